@@ -16,10 +16,7 @@ use serde_json::{Value, json};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    api::{
-        call_stats, calls, deliveries, erasure, events, function_stats, functions, lists,
-        webhook_stats,
-    },
+    api::{call_stats, deliveries, events, function_stats, functions, lists, webhook_stats},
     http::{
         again::{again, answer},
         error::Code,
@@ -28,7 +25,7 @@ use crate::{
         route::{BASE, RouteLookup},
     },
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
-    operations,
+    operations::{self, calls},
     pages::packed,
 };
 
@@ -70,14 +67,14 @@ pub const ROUTES: &[ApiRoute] = &[
     get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(answer(operations::numbers::show::<operations::numbers::PhoneNumberView>)), "One phone number.").ok::<operations::numbers::PhoneNumberView>().fails(NUMBER),
     post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(again(operations::numbers::assign_agent)), "Point a number at an agent, or at none.").takes::<operations::numbers::Assignment>().ok::<operations::numbers::PhoneNumberView>().fails(NUMBER).leaves(AuditAction::NumberAssign),
 
-    get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls, newest first.").query(&["limit", "offset", "before", "status", "from", "to", "agentId", "phoneNumberId", "callerNumber"]).ok::<calls::CallList>(),
+    get("/calls", "calls.list", |r| r.to(answer(calls::list)), "A page of calls, newest first.").query(&["limit", "offset", "before", "status", "from", "to", "agentId", "phoneNumberId", "callerNumber"]).ok::<calls::CallList>(),
     get("/calls/stats", "calls.stats", |r| r.to(call_stats::show), "How many calls there were, how they ended and how long was talked, by hour or day.").query(&["interval", "timeZone", "from", "to", "agentId", "phoneNumberId"]).ok::<call_stats::CallStats>(),
-    get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call.").ok::<calls::CallView>().fails(CALL),
-    delete("/calls/{id}", "calls.delete", |r| r.to(again(erasure::erase)), "Erase what was said in a call that is over, its numbers and its metadata; what it cost stays.").fails(RUNNING_CALL).leaves(AuditAction::CallErase),
+    get("/calls/{id}", "calls.get", |r| r.to(answer(calls::show::<calls::CallView>)), "One call.").ok::<calls::CallView>().fails(CALL),
+    delete("/calls/{id}", "calls.delete", |r| r.to(again(calls::erase)), "Erase what was said in a call that is over, its numbers and its metadata; what it cost stays.").fails(RUNNING_CALL).leaves(AuditAction::CallErase),
     get("/calls/{id}/events", "calls.events", |r| r.to(lists::events), "What a call announced, oldest first; with limit or offset a page of it.").query(PAGED).ok::<lists::EventList>().fails(CALL),
-    get("/calls/{id}/transcript", "calls.transcript", |r| r.to(calls::transcript), "What was said in a call.").ok::<calls::TranscriptView>().fails(CALL),
-    post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
-    post("/calls/{id}/transfer", "calls.transfer", |r| r.to(calls::transfer), "Connect a running call to a person.").may_take::<calls::TransferInput>().accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallTransfer),
+    get("/calls/{id}/transcript", "calls.transcript", |r| r.to(answer(calls::transcript)), "What was said in a call.").ok::<calls::TranscriptView>().fails(CALL),
+    post("/calls/{id}/hangup", "calls.hangup", |r| r.to(answer(calls::hang_up::<calls::CallView>)), "End a running call.").accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
+    post("/calls/{id}/transfer", "calls.transfer", |r| r.to(answer(calls::transfer)), "Connect a running call to a person.").may_take::<calls::TransferInput>().accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallTransfer),
 
     get("/credits", "credits.get", |r| r.to(answer(operations::credits::balance)), "The balance.").ok::<operations::credits::BalanceView>(),
     get("/credits/transactions", "credits.transactions", |r| r.to(answer(operations::credits::own_transactions)), "A page of the balance's movements, newest first.").query(PAGED).ok::<operations::credits::TransactionList>(),

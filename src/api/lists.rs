@@ -8,7 +8,6 @@ use sea_orm::{ColumnTrait, QueryFilter};
 use utoipa::ToSchema;
 
 use super::{
-    calls,
     events::EventView,
     functions::Function,
     listing::{self, Listing},
@@ -22,6 +21,7 @@ use crate::{
     operations::{
         OperationContext,
         agents::{self, AgentSummary, AgentVersion, versions_of},
+        calls::{self, CallView},
         numbers::PhoneNumberView,
         webhooks::Webhook,
     },
@@ -142,8 +142,7 @@ pub async fn events(
     id: Id<CallId>,
     query: Query,
 ) -> Result<HttpResponse, ApiError> {
-    let db = context.store().api_reader();
-    let call = calls::find(db, context.tenant()?, id.0).await?;
+    let call: CallView = calls::show(context.clone(), id).await?;
     let list = Listing {
         key: "events",
         rows: context

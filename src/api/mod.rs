@@ -1,13 +1,10 @@
 //! The tenants' API, one file per resource. A handler parses, makes one call and converts; it decides nothing about
 //! calls or deliveries.
 
-pub mod call_filter;
 pub mod call_stats;
-pub mod calls;
 pub mod context;
 pub mod control;
 pub mod deliveries;
-pub mod erasure;
 pub mod events;
 pub mod function_stats;
 pub mod functions;

@@ -10,8 +10,10 @@ use super::{
 };
 use crate::{
     config::Layers,
-    operations::hangup_requests,
-    operator_api::calls::{CallDetail, OperatorCall, detail, page},
+    operations::calls::{
+        all_tenants::{self, CallDetail, OperatorCall},
+        hang_up,
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -66,23 +68,22 @@ impl From<CallFilterArgs> for CommandInput {
 
 /// `dikala call …`
 pub async fn call(command: CallCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let opened = open(layers).await?;
-    let db = opened.store.api_reader();
+    let context = open(layers).await?.operation();
     match command {
         CallCommand::List(filter) => {
             let input = CommandInput::from(filter);
-            let listed = page(db, &input.form(), opened.now).await;
+            let listed = all_tenants::list(context, input.query()).await;
             output::page(&input.outcome(listed)?, json)
         }
         CallCommand::Show { id } => {
             let input = CommandInput::of("call", &id);
-            let found = detail(db, input.id()?.0).await;
+            let found = all_tenants::show(context, input.id()?).await;
             show(&input.outcome(found)?, json)
         }
         CallCommand::Hangup { id } => {
             let input = CommandInput::of("call", &id);
-            let call = hangup_requests::create(opened.operation(), input.id()?).await;
-            output::one(&OperatorCall::from(input.outcome(call)?), json)
+            let ended = hang_up::<OperatorCall>(context, input.id()?, input.body()).await;
+            output::one(&input.outcome(ended)?.1.0, json)
         }
     }
 }

@@ -16,7 +16,10 @@ use crate::{
         error::{ApiError, Missing},
         extract::{Id, RequestBody},
     },
-    operator_api::calls::{self, CallDetail, OperatorCall},
+    operations::calls::{
+        self,
+        all_tenants::{self, CallDetail, OperatorCall},
+    },
     pages::{
         components::{Field, Question, short_id, table},
         form::FormValues,
@@ -66,8 +69,8 @@ pub async fn list(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse,
 /// The live part of the list.
 pub async fn part(visit: &ConsoleView, typed: &FormValues) -> Result<Markup, ApiError> {
     let list = List::new(PATH, FILTERS, typed);
+    let found = all_tenants::list(visit.operation(), list.query_of()?).await?;
     let db = visit.store().api_reader();
-    let found = calls::page(db, &list.form()?, visit.state().now()).await?;
     let names = TenantNames::of(db, found.calls.iter().map(|call| call.tenant_id)).await?;
     let mut columns = visit.columns("console-calls-columns");
     let has_others = visit.process().node.member.has_others();
@@ -159,7 +162,7 @@ pub async fn part_of_one(visit: &ConsoleView, typed: &FormValues) -> Result<Mark
 }
 
 async fn detail(visit: &ConsoleView, id: CallId, list: &List<'_>) -> Result<Markup, ApiError> {
-    let found = &calls::detail(visit.store().api_reader(), id).await?;
+    let found = &all_tenants::show(visit.operation(), Id(id)).await?;
     let begin = list.text("offset").parse().unwrap_or(0).max(0);
     let names = TenantNames::of(visit.store().api_reader(), [found.call.tenant_id]).await?;
     let (events, more_events) = piece(&found.events, begin);
@@ -257,7 +260,7 @@ fn credit(visit: &ConsoleView, found: &CallDetail) -> Markup {
 
 /// `GET /calls/{id}/hangup`
 pub async fn ask_hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
-    let call = calls::find(visit.store().api_reader(), id.0).await?;
+    let call: OperatorCall = calls::show(visit.operation(), id).await?;
     let path = format!("{PATH}/{}", call.id);
     if call.status.is_final() {
         return Ok(visit.go(&path));
@@ -282,6 +285,6 @@ pub async fn ask_hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpRespo
 pub async fn hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
     let nothing = RequestBody::default();
-    let done = calls::hang_up(visit.process(), visit.operation(), id, nothing).await;
+    let done = calls::hang_up::<OperatorCall>(visit.operation(), id, nothing).await;
     acted(&visit, done, &path, "console-done-call-ending")
 }

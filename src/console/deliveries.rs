@@ -16,8 +16,10 @@ use crate::{
         error::ApiError,
         extract::{Id, RequestBody},
     },
-    operations::deliveries::{self, DeliveryList, OperatorDelivery},
-    operator_api::calls::CallDeliveryStatus,
+    operations::{
+        calls::all_tenants::CallDeliveryStatus,
+        deliveries::{self, DeliveryList, OperatorDelivery},
+    },
     pages::{
         components::{Field, post, short_id, table},
         form::FormValues,

@@ -29,8 +29,9 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    api::{calls, events::no_seat},
+    api::events::no_seat,
     http::error::{ApiError, Missing},
+    operations::calls,
     pages::{
         headers::header,
         stream::{self, OPENING, OVER, STILL_HERE, StreamSender, frame},

@@ -165,6 +165,16 @@ impl<T: Serialize> Answer for Accepted<T> {
     }
 }
 
+/// An output that is about a call.
+#[derive(Clone, Copy, Debug)]
+pub struct OfCall<T>(pub CallId, pub T);
+
+impl<T: Answer> Answer for OfCall<T> {
+    fn answer(&self) -> ApiAnswer {
+        self.1.answer().about(self.0)
+    }
+}
+
 /// A removed object, which is not shown: 204.
 #[derive(Clone, Copy, Debug)]
 pub struct NoContent<T>(pub T);

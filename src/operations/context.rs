@@ -14,7 +14,7 @@ use dikala_actors::{
 };
 use dikala_entities::{
     Actor, ApiKeyId, AuditId, IdempotencyScope, Millis, OfTenant, Role, Store, TenantId, UrlPolicy,
-    UserId, Vault, WebhookId, store::Transaction, tenant, webhook,
+    UserId, Vault, WebhookId, audit as audit_entry, store::Transaction, tenant, webhook,
 };
 use sea_orm::{ConnectionTrait, EntityTrait, PrimaryKeyTrait, Select};
 
@@ -243,6 +243,11 @@ impl OperationContext {
 
     pub(super) fn vault(&self) -> Result<&Vault, ApiError> {
         self.resources.vault.as_ref().ok_or(ApiError::Internal)
+    }
+
+    /// The audit entry of a tenant's change that another part of the program writes.
+    pub(super) fn entry(&self, tenant: TenantId, change: AuditChange) -> audit_entry::Model {
+        self.origin.entry(Some(tenant), change, self.now)
     }
 
     /// Begins the transaction of a change.

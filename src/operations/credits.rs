@@ -262,7 +262,7 @@ pub async fn book(
     context.require_tenant(id.0).await?;
     let credit = read(&body, id.0)?;
     let change = AuditChange::booking(&credit);
-    let audit = context.origin.entry(Some(id.0), change, context.now);
+    let audit = context.entry(id.0, change);
     let claimed = context.claim.as_ref().map(|claim| claim.claimed().clone());
     let kept = move |booked: &CreditBooking| Some(claimed.as_ref()?.kept(&answer(booked)));
     let ledger = &context.serving()?.node.ledger;

@@ -1,6 +1,7 @@
 //! JSON that is stored as text and shown unchanged.
 
 use dikala_entities::described;
+use sea_orm::{ColIdx, QueryResult, TryGetError, TryGetable};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -23,6 +24,12 @@ impl Json {
     /// A stored object, or an empty one if the text is not JSON.
     pub fn object(stored: String) -> Self {
         Self(raw(stored, "{}"))
+    }
+}
+
+impl TryGetable for Json {
+    fn try_get_by<I: ColIdx>(row: &QueryResult, column: I) -> Result<Self, TryGetError> {
+        String::try_get_by(row, column).map(Self::object)
     }
 }
 

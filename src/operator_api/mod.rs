@@ -6,7 +6,6 @@
 
 pub mod actors;
 pub mod audit;
-pub mod calls;
 mod context;
 pub mod database;
 pub mod functions;
@@ -37,7 +36,10 @@ use crate::{
     },
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
     operations::{
-        bridges, credits, deliveries, keys, members, numbers, tenants, webhooks::health as webhooks,
+        bridges,
+        calls::{all_tenants as calls, hang_up},
+        credits, deliveries, keys, members, numbers, tenants,
+        webhooks::health as webhooks,
     },
 };
 
@@ -98,9 +100,9 @@ pub const ROUTES: &[ApiRoute] = &[
     get("/bridges/{id}", "bridges.get", |r| r.to(answer(bridges::show)), "One bridge.").ok::<bridges::BridgeStatus>().fails(BRIDGE),
     delete("/bridges/{id}", "bridges.revoke", |r| r.to(again(bridges::delete)), "Revoke a bridge's token and close its sockets.").fails(BRIDGE).leaves(AuditAction::BridgeRevoke),
 
-    get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls: those that are not over, then the others, each newest first.").query(&["limit", "offset", "status", "tenantId", "bridgeId", "did", "callerNumber", "from", "to"]).ok::<calls::CallList>(),
-    get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call with its holds, events, deliveries and owner.").ok::<calls::CallDetail>().fails(CALL),
-    post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::OperatorCall>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
+    get("/calls", "calls.list", |r| r.to(answer(calls::list)), "A page of calls: those that are not over, then the others, each newest first.").query(&["limit", "offset", "status", "tenantId", "bridgeId", "did", "callerNumber", "from", "to"]).ok::<calls::CallList>(),
+    get("/calls/{id}", "calls.get", |r| r.to(answer(calls::show)), "One call with its holds, events, deliveries and owner.").ok::<calls::CallDetail>().fails(CALL),
+    post("/calls/{id}/hangup", "calls.hangup", |r| r.to(answer(hang_up::<calls::OperatorCall>)), "End a running call.").accepted::<calls::OperatorCall>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
 
     get("/webhooks", "webhooks.list", |r| r.to(answer(webhook_status::list)), "A page of webhooks, oldest first, with what is due of them, their queues here and what they answered last.").query(&["limit", "offset", "state", "tenantId"]).ok::<webhook_status::StandingList>(),
     post("/webhooks/{id}/pause", "webhooks.pause", |r| r.to(again(webhooks::pause)), "Have a webhook's deliveries wait; none is lost.").ok::<webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookPause),

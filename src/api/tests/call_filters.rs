@@ -8,7 +8,7 @@ use sea_orm::{
 use serde_json::{Map, Value};
 
 use super::prelude::*;
-use crate::{api::call_filter::CallFilter, http::extract::FormFields};
+use crate::{http::extract::FormFields, operations::calls::filter::CallFilter};
 
 /// Calls of each of two sorts; more than are counted before an index is chosen.
 const EACH: i64 = 1_100;

@@ -15,11 +15,11 @@ use super::{
     path_of, record, show, words,
 };
 use crate::{
-    api::{calls, erasure},
     http::{
         error::ApiError,
         extract::{Id, RequestBody},
     },
+    operations::calls::{self, CallView},
 };
 
 const FIELDS: &Fields = &[("to", Shape::Phone)];
@@ -53,7 +53,7 @@ pub async fn ask_hang_up(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse
 /// `POST /dashboard/calls/{id}/hangup`
 pub async fn hang_up(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = id.0;
-    let done = calls::hang_up(visit.caller(), visit.services(), id, RequestBody::default()).await;
+    let done = calls::hang_up::<CallView>(visit.operation(), id, RequestBody::default()).await;
     match done {
         // The call's page shows the action as pending until it is done.
         Ok(_) => Ok(visit.go(&path_of(call))),
@@ -102,7 +102,7 @@ pub async fn transfer(
 ) -> Result<HttpResponse, ApiError> {
     let call = record::find(&visit, id.0).await?;
     let done = match form::body(&typed, FIELDS) {
-        Ok(body) => calls::transfer(visit.caller(), visit.services(), id, body).await,
+        Ok(body) => calls::transfer(visit.operation(), id, body).await,
         Err(error) => Err(error),
     };
     match done {
@@ -148,7 +148,7 @@ pub async fn ask_erase(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse, 
 /// `POST /dashboard/calls/{id}/erase`
 pub async fn erase(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = id.0;
-    match erasure::erase(visit.caller(), visit.services(), id).await {
+    match calls::erase(visit.operation(), id).await {
         Ok(_) => Ok(visit.see(&path_of(call), "done-call-erased")),
         Err(error @ ApiError::CallStillRunning) => unfit(&visit, call, REFUSED, &error).await,
         Err(error) => Err(error),

@@ -14,8 +14,8 @@ use super::{
     rows::CallNames,
 };
 use crate::{
-    api::calls::{self, CallView},
     http::error::ApiError,
+    operations::calls::{self, CallView},
 };
 
 /// Calls per read.

@@ -17,8 +17,8 @@ use super::{
     PATH, words,
 };
 use crate::{
-    api::call_filter::CallFilter,
     http::{error::ApiError, extract::FormFields},
+    operations::calls::filter::CallFilter,
 };
 
 /// Calls on one page.

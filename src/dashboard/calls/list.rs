@@ -16,8 +16,8 @@ use super::{
     rows::{self, CallNames},
 };
 use crate::{
-    api::calls::{self, CallList},
     http::error::ApiError,
+    operations::calls::{self, CallList},
     pages::live,
 };
 

@@ -12,8 +12,8 @@ use super::{
     path_of, words,
 };
 use crate::{
-    api::{calls::CallView, erasure::ERASED},
     http::error::ApiError,
+    operations::calls::{CallView, ERASED},
 };
 
 /// Names of agents and numbers.

@@ -16,8 +16,8 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    api::calls::{self, CallView},
     http::error::ApiError,
+    operations::calls::{self, CallView},
     pages::live,
 };
 

@@ -1,29 +1,23 @@
-//! `/calls`: calls of all tenants, running ones first; one call with its details; hang-up.
+//! Calls of all tenants, as operators see them: running ones first; one call with its details.
 
-use actix_web::web::Data;
-use dikala_actors::calls::CallInput;
 use dikala_entities::{
-    AgentId, AuditAction, BridgeId, CallId, CallStatus, CallerNumber, DeliveryId, DeliveryStatus,
-    EventId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber, PhoneNumberId,
-    TenantId, WebhookId,
-    call::{Column, Entity, Model, unfinished},
+    AgentId, BridgeId, CallId, CallStatus, CallerNumber, DeliveryId, DeliveryStatus, EventId,
+    EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber, PhoneNumberId, TenantId,
+    WebhookId,
+    call::{Column, Entity, unfinished},
     credit_hold, delivery, event,
 };
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder,
-    QuerySelect, Select,
+    ColumnTrait, Condition, DbErr, DerivePartialModel, QueryFilter, QueryOrder, QuerySelect, Select,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::context::OperatorContext;
+use super::{filter::caller_number, find};
 use crate::{
-    api::call_filter::caller_number,
-    audit::AuditChange,
     http::{
-        answer::ApiAnswer,
-        error::{ApiError, Missing},
-        extract::{FormFields, Id, OperatorQuery, RequestBody, e164, id, instant, word},
+        error::ApiError,
+        extract::{FormFields, Id, OperatorQuery, ParseResult, e164, id, instant, word},
         field::{FieldCode, ValueFault},
     },
     operations::{
@@ -38,7 +32,8 @@ const SHOWN_MAX: u64 = 500;
 const LIVE_MAX: u64 = 10_000;
 
 /// A call of whatever tenant. What was said in it is not for operators.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, DerivePartialModel, Serialize, ToSchema)]
+#[sea_orm(entity = "Entity")]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Call, example = json!({
     "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
@@ -77,14 +72,18 @@ pub struct OperatorCall {
 }
 
 /// The credit of a call.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, DerivePartialModel, Serialize, ToSchema)]
+#[sea_orm(entity = "credit_hold::Entity")]
 #[serde(rename_all = "camelCase")]
 pub struct Hold {
     /// Granted and not begun.
+    #[sea_orm(from_col = "held")]
     pub held_minutes: i64,
     /// Begun.
+    #[sea_orm(from_col = "used")]
     pub used_minutes: i64,
     /// How often minutes were granted.
+    #[sea_orm(from_col = "request")]
     pub grants: i64,
     /// The last grant was announced as the last.
     pub last: bool,
@@ -95,25 +94,31 @@ pub struct Hold {
 }
 
 /// An event of a call.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, DerivePartialModel, Serialize, ToSchema)]
+#[sea_orm(entity = "event::Entity")]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Announced)]
 pub struct CallEventSummary {
     pub id: EventId,
+    #[sea_orm(from_col = "kind")]
     pub event: EventKind,
+    #[sea_orm(from_col = "occurred_at")]
     pub timestamp: Millis,
 }
 
 /// An event of a call on its way to a webhook.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, DerivePartialModel, Serialize, ToSchema)]
+#[sea_orm(entity = "delivery::Entity")]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Sent)]
 pub struct CallDeliveryStatus {
     pub id: DeliveryId,
     pub webhook_id: WebhookId,
     pub event_id: EventId,
+    #[sea_orm(from_col = "kind")]
     pub event: EventKind,
     pub status: DeliveryStatus,
+    #[sea_orm(from_col = "attempts")]
     pub attempt_count: i64,
     pub next_attempt_at: Option<Millis>,
     pub created_at: Millis,
@@ -153,63 +158,6 @@ pub struct CallDetail {
 lists! {
     /// A page of calls: those that are not over, then the others; each newest first.
     CallList { calls: OperatorCall, "calls" }
-}
-
-impl From<Model> for OperatorCall {
-    fn from(row: Model) -> Self {
-        Self {
-            id: row.id,
-            tenant_id: row.tenant_id,
-            bridge_id: row.bridge_id,
-            bridge_call_id: row.bridge_call_id,
-            phone_number_id: row.phone_number_id,
-            agent_id: row.agent_id,
-            agent_version: row.agent_version,
-            caller_number: row.caller_number,
-            callee_number: row.callee_number,
-            status: row.status,
-            started_at: row.started_at,
-            answered_at: row.answered_at,
-            ended_at: row.ended_at,
-            duration_seconds: row.duration_seconds,
-            talk_time_seconds: row.talk_time_seconds,
-            hangup_reason: row.hangup_reason,
-            hangup_initiator: row.hangup_initiator,
-            failure_detail: row.failure_detail,
-            last_sign_at: row.last_sign_at,
-            owner: row.owner,
-        }
-    }
-}
-
-impl From<credit_hold::Model> for Hold {
-    fn from(row: credit_hold::Model) -> Self {
-        Self {
-            held_minutes: row.held,
-            used_minutes: row.used,
-            grants: row.request,
-            last: row.last,
-            refusal: row.refusal,
-            created_at: row.created_at,
-            settled_at: row.settled_at,
-        }
-    }
-}
-
-impl From<delivery::Model> for CallDeliveryStatus {
-    fn from(row: delivery::Model) -> Self {
-        Self {
-            id: row.id,
-            webhook_id: row.webhook_id,
-            event_id: row.event_id,
-            event: row.kind,
-            status: row.status,
-            attempt_count: row.attempts,
-            next_attempt_at: row.next_attempt_at,
-            created_at: row.created_at,
-            completed_at: row.completed_at,
-        }
-    }
 }
 
 /// The query's filters.
@@ -259,8 +207,9 @@ impl Filter {
 
     /// Running calls, newest first. The order of the query is that of a partial index on such calls, so that both
     /// databases use it.
-    async fn live(&self, db: &impl ConnectionTrait) -> Result<Vec<CallId>, DbErr> {
-        let mut found: Vec<(Millis, CallId)> = Entity::find()
+    async fn live(&self, context: &OperationContext) -> Result<Vec<CallId>, DbErr> {
+        let mut found: Vec<(Millis, CallId)> = context
+            .rows::<Entity>()
             .select_only()
             .columns([Column::StartedAt, Column::Id])
             .filter(unfinished())
@@ -269,7 +218,7 @@ impl Filter {
             .order_by_asc(Column::Id)
             .limit(LIVE_MAX)
             .into_tuple()
-            .all(db)
+            .all(context.store().api_reader())
             .await?;
         found.sort_unstable_by(|one, other| other.cmp(one));
         Ok(found.into_iter().map(|(_, id)| id).collect())
@@ -277,9 +226,10 @@ impl Filter {
 
     /// Ended calls, newest first. A tenant's calls come from its index; without a tenant, only the newest calls by
     /// id are searched.
-    async fn over(&self, db: &impl ConnectionTrait, now: Millis) -> Result<Select<Entity>, DbErr> {
+    async fn over(&self, context: &OperationContext) -> Result<Select<Entity>, DbErr> {
         let over = [CallStatus::Ringing, CallStatus::Answered];
-        let over = Entity::find()
+        let over = context
+            .rows::<Entity>()
             .filter(self.condition())
             .filter(Column::Status.is_not_in(over));
         if self.tenant.is_some() {
@@ -289,10 +239,12 @@ impl Filter {
         }
         // An id holds the time of its creation, which is not before the call's start. Calls that began before `to`
         // may have later ids.
-        let came_in = Entity::find()
-            .filter(Column::Id.lt(CallId::first_at(now.plus_ms(1))))
+        let came_in = context
+            .rows::<Entity>()
+            .filter(Column::Id.lt(CallId::first_at(context.now.plus_ms(1))))
             .order_by_desc(Column::Id);
-        let oldest: Option<CallId> = reach(db, came_in, Column::Id).await?;
+        let oldest: Option<CallId> =
+            reach(context.store().api_reader(), came_in, Column::Id).await?;
         let from = self.from.map(CallId::first_at);
         let oldest = oldest.max(from).unwrap_or(CallId::first_at(Millis::MIN));
         Ok(over
@@ -301,7 +253,7 @@ impl Filter {
     }
 }
 
-fn e164_in_query(value: &serde_json::Value) -> crate::http::extract::ParseResult<PhoneNumber> {
+fn e164_in_query(value: &serde_json::Value) -> ParseResult<PhoneNumber> {
     // An unencoded plus arrives in a query string as a space.
     let text = value.as_str().unwrap_or_default();
     match text.strip_prefix(' ') {
@@ -311,42 +263,31 @@ fn e164_in_query(value: &serde_json::Value) -> crate::http::extract::ParseResult
 }
 
 /// Calls with these ids, in this order.
-async fn with_ids(db: &impl ConnectionTrait, ids: &[CallId]) -> Result<Vec<Model>, DbErr> {
+async fn with_ids(context: &OperationContext, ids: &[CallId]) -> Result<Vec<OperatorCall>, DbErr> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let select = Entity::find().filter(Column::Id.is_in(ids.iter().copied()));
-    let mut rows = select.all(db).await?;
+    let select = context.rows::<Entity>();
+    let select = select.filter(Column::Id.is_in(ids.iter().copied()));
+    let select = select.into_partial_model::<OperatorCall>();
+    let mut rows = select.all(context.store().api_reader()).await?;
     rows.sort_unstable_by_key(|row| ids.iter().position(|id| *id == row.id));
     Ok(rows)
 }
 
-/// `GET /calls`
-pub async fn list(
-    process: Data<OperatorContext>,
-    filters: OperatorQuery,
-) -> Result<ApiAnswer, ApiError> {
-    let listed = page(process.node.store.api_reader(), &filters.0, process.now()).await?;
-    Ok(ApiAnswer::ok(&listed))
-}
-
 /// The requested page: of one tenant's calls, or of running calls and the newest 100,000 ended ones.
-pub async fn page(
-    db: &impl ConnectionTrait,
-    asked: &FormFields,
-    now: Millis,
-) -> Result<CallList, ApiError> {
-    let filter = Filter::read(asked)?;
+pub async fn list(context: OperationContext, query: OperatorQuery) -> Result<CallList, ApiError> {
+    let filter = Filter::read(&query.0)?;
     let page = filter.page;
     let count = |figure: i64| usize::try_from(figure).unwrap_or(usize::MAX);
     let (wanted, offset) = (count(page.limit) + 1, count(page.offset));
     let mut live = Vec::new();
     if filter.status.is_none_or(|status| !status.is_final()) {
-        live = filter.live(db).await?;
+        live = filter.live(&context).await?;
     }
     let here = live.get(offset..).unwrap_or_default();
-    let mut rows = with_ids(db, &here[..here.len().min(wanted)]).await?;
-    if rows.len() < wanted && filter.status.is_none_or(CallStatus::is_final) {
+    let mut calls = with_ids(&context, &here[..here.len().min(wanted)]).await?;
+    if calls.len() < wanted && filter.status.is_none_or(CallStatus::is_final) {
         let skipped = u64::try_from(offset.saturating_sub(live.len())).unwrap_or(u64::MAX);
         if skipped > SKIPPED_MAX {
             let predicate = format!(
@@ -355,87 +296,44 @@ pub async fn page(
             let fault = ValueFault::new(FieldCode::TooLarge, predicate);
             return Err(ApiError::field(fault.in_field("offset")));
         }
-        let left = u64::try_from(wanted - rows.len()).unwrap_or(u64::MAX);
-        let over = filter.over(db, now).await?;
-        rows.extend(over.offset(skipped).limit(left).all(db).await?);
+        let left = u64::try_from(wanted - calls.len()).unwrap_or(u64::MAX);
+        let over = filter.over(&context).await?.offset(skipped).limit(left);
+        let over = over.into_partial_model::<OperatorCall>();
+        calls.extend(over.all(context.store().api_reader()).await?);
     }
-    let has_more = page.has_more(&mut rows);
-    let calls = rows.into_iter().map(OperatorCall::from).collect();
+    let has_more = page.has_more(&mut calls);
     Ok(CallList::new(page, calls, has_more))
 }
 
-pub async fn find(db: &impl ConnectionTrait, id: CallId) -> Result<Model, ApiError> {
-    let found = Entity::find_by_id(id).one(db).await?;
-    found.ok_or(ApiError::NotFound(Missing::Call))
-}
-
-/// `GET /calls/{id}`
-pub async fn show(process: Data<OperatorContext>, id: Id<CallId>) -> Result<ApiAnswer, ApiError> {
-    let found = detail(process.node.store.api_reader(), id.0).await?;
-    Ok(ApiAnswer::ok(&found))
-}
-
 /// A call with its holds, events and deliveries.
-pub async fn detail(db: &impl ConnectionTrait, id: CallId) -> Result<CallDetail, ApiError> {
-    let call = find(db, id).await?;
-    let hold = credit_hold::Entity::find_by_id(id).one(db).await?;
-    let events: Vec<(EventId, EventKind, Millis)> = event::Entity::find()
-        .select_only()
-        .columns([
-            event::Column::Id,
-            event::Column::Kind,
-            event::Column::OccurredAt,
-        ])
-        .filter(event::Column::CallId.eq(id))
+pub async fn show(context: OperationContext, id: Id<CallId>) -> Result<CallDetail, ApiError> {
+    let db = context.store().api_reader();
+    let call = find(&context, id.0).await?;
+    let hold = context.one_of::<credit_hold::Entity>(id.0);
+    let hold: Option<Hold> = hold.into_partial_model().one(db).await?;
+    let events: Vec<CallEventSummary> = context
+        .rows::<event::Entity>()
+        .filter(event::Column::CallId.eq(id.0))
         .order_by_asc(event::Column::Position)
         .limit(SHOWN_MAX)
-        .into_tuple()
+        .into_partial_model()
         .all(db)
         .await?;
     let mut deliveries = Vec::new();
     if !events.is_empty() {
-        deliveries = delivery::Entity::find()
-            .filter(delivery::Column::EventId.is_in(events.iter().map(|event| event.0)))
+        deliveries = context
+            .rows::<delivery::Entity>()
+            .filter(delivery::Column::EventId.is_in(events.iter().map(|event| event.id)))
             .order_by_asc(delivery::Column::Id)
             .limit(SHOWN_MAX)
+            .into_partial_model()
             .all(db)
             .await?;
     }
-    let announced = |(id, event, timestamp)| CallEventSummary {
-        id,
-        event,
-        timestamp,
-    };
     Ok(CallDetail {
-        call: call.into(),
-        holds: hold.into_iter().map(Hold::from).collect(),
-        events: events.into_iter().map(announced).collect(),
-        deliveries: deliveries
-            .into_iter()
-            .map(CallDeliveryStatus::from)
-            .collect(),
+        call,
+        holds: hold.into_iter().collect(),
+        events,
+        deliveries,
     })
-}
-
-/// `POST /calls/{id}/hangup`: sends the command to the bridge. The call ends with the reason `operator`.
-pub async fn hang_up(
-    process: Data<OperatorContext>,
-    context: OperationContext,
-    id: Id<CallId>,
-    body: RequestBody,
-) -> Result<ApiAnswer, ApiError> {
-    let call = find(process.node.store.api_reader(), id.0).await?;
-    body.optional_form()?.expect_empty()?;
-    if call.status.is_final() {
-        return Err(ApiError::CallNotActive);
-    }
-    let change = AuditChange::new(AuditAction::CallHangup, id.0);
-    let origin = &context.origin;
-    let audit = origin.entry(Some(call.tenant_id), change, context.now);
-    let wish = CallInput::RequestHangUp {
-        by: HangupInitiator::Operator,
-        audit: Some(Box::new(audit)),
-    };
-    process.node.calls.tell(None, id.0, wish).await?;
-    Ok(ApiAnswer::accepted(&OperatorCall::from(call)).about(id.0))
 }

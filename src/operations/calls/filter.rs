@@ -16,12 +16,14 @@ use sea_orm::{
 };
 use serde_json::Value as Json;
 
-use crate::http::{
-    error::ApiError,
-    extract::{FormFields, FormReader, ParseResult, id, instant, word},
-    field::{FieldCode, ValueFault},
+use crate::{
+    http::{
+        error::ApiError,
+        extract::{FormFields, FormReader, ParseResult, id, instant, word},
+        field::{FieldCode, ValueFault},
+    },
+    operations::PageRange,
 };
-use crate::operations::PageRange;
 
 /// Calls counted per index, at most.
 const COUNTED_MAX: u64 = 1_000;

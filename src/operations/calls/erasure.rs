@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use actix_web::web::Data;
 use dikala_actors::calls::without_personal_data;
 use dikala_entities::{
     AuditAction, CallId, CallerNumber, DeliveryStatus, EventId, Millis, OfTenant, WebhookId,
@@ -19,62 +18,58 @@ use sea_orm::{
 };
 use serde::Serialize;
 
-use super::TenantWrite;
 use crate::{
-    api::context::Services,
     audit::AuditChange,
     http::{
-        answer::ApiAnswer,
+        answer::NoContent,
         error::{ApiError, Missing},
-        extract::{Id, TenantRequest},
+        extract::Id,
     },
+    operations::OperationContext,
 };
 
 /// Replaces the caller's number.
 pub const ERASED: &str = "erased";
 
-/// `DELETE /calls/{id}`: only once the call is over. Pending deliveries of its events are given up.
+/// Erases a call, only once it is over. Pending deliveries of its events are given up.
 pub async fn erase(
-    caller: TenantRequest,
-    services: Data<Services>,
+    context: OperationContext,
     id: Id<CallId>,
-) -> Result<ApiAnswer, ApiError> {
-    let now = services.clock.now();
-    let unit = TenantWrite::begin(&services, &caller).await?;
-    let txn = unit.txn();
-    let call = call::Entity::one_of(caller.tenant, id.0)
-        .lock_exclusive()
-        .one(txn)
-        .await?
-        .filter(|call| !call.is_erased())
-        .ok_or(ApiError::NotFound(Missing::Call))?;
+) -> Result<NoContent<CallId>, ApiError> {
+    let mut write = context.begin().await?;
+    let found = context.one_of::<call::Entity>(id.0).lock_exclusive();
+    let call = found.one(&*write).await?.filter(|call| !call.is_erased());
+    let call = call.ok_or(ApiError::NotFound(Missing::Call))?;
     if !call.status.is_final() {
         return Err(ApiError::CallStillRunning);
     }
-    erase_row(txn, &call).await?;
+    erase_row(&write, &call).await?;
     let record = erasure::Model {
-        call_id: id.0,
-        tenant_id: caller.tenant,
-        actor: caller.origin.actor,
-        erased_at: now,
+        call_id: call.id,
+        tenant_id: call.tenant_id,
+        actor: context.origin.actor,
+        erased_at: context.now,
     };
     erasure::Entity::insert(record.into_active_model())
-        .exec_without_returning(txn)
+        .exec_without_returning(&*write)
         .await?;
-    transcript::Entity::delete_by_id(id.0).exec(txn).await?;
+    transcript::Entity::delete_by_id(call.id)
+        .exec(&*write)
+        .await?;
     invocation::Entity::delete_many()
-        .filter(invocation::Column::CallId.eq(id.0))
-        .exec(txn)
+        .filter(invocation::Column::CallId.eq(call.id))
+        .exec(&*write)
         .await?;
-    let webhooks = erase_events(txn, &call, now).await?;
-    answers_of(id.0).exec(txn).await?;
-    let change = AuditChange::new(AuditAction::CallErase, id.0);
-    let answer = unit.commit(ApiAnswer::no_content(), Some(change)).await?;
-    tracing::info!(call = %id.0, tenant = %caller.tenant, actor = %caller.origin.actor, "call erased");
+    let webhooks = erase_events(&write, &call, context.now).await?;
+    answers_of(call.id).exec(&*write).await?;
+    let change = AuditChange::new(AuditAction::CallErase, call.id);
+    write.record(call.tenant_id, change).await?;
+    let done = write.commit(NoContent(call.id)).await?;
+    tracing::info!(call = %call.id, tenant = %call.tenant_id, actor = %context.origin.actor, "call erased");
     for webhook in webhooks {
-        services.outbound.refresh(webhook);
+        context.refresh_webhook(webhook);
     }
-    Ok(answer)
+    Ok(done)
 }
 
 /// Removes all personal data from the row. The row gets an owner that is no node, so an actor that still has the call

@@ -1,0 +1,360 @@
+//! Calls: history, transcripts, and the acts on one: hang up, transfer, erase.
+
+pub mod all_tenants;
+mod erasure;
+pub mod filter;
+
+use dikala_actors::calls::{CallError, CallInput, TRANSFERS_MAX, versions};
+use dikala_entities::{
+    AgentId, AuditAction, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
+    OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, call, hangup_request, transcript,
+};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbErr, DerivePartialModel, EntityTrait,
+    IntoActiveModel, PartialModelTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+    sea_query::OnConflict,
+};
+use serde::Serialize;
+use serde_json::{Value, value::RawValue};
+use utoipa::ToSchema;
+
+pub use self::erasure::{ERASED, erase};
+use self::filter::{CallFilter, end_of_page};
+use super::{
+    OperationContext, Principal,
+    list::lists,
+    stored::{Json, raw},
+};
+use crate::{
+    audit::AuditChange,
+    http::{
+        answer::{Accepted, OfCall},
+        error::{ApiError, Missing},
+        extract::{Id, Query, RequestBody, no_transfer, transfer_target},
+        field::{FieldCode, ValueFault},
+    },
+};
+
+/// The hint in the error for a too large `offset`.
+const GO_BACK: &str =
+    "to go further back give the id of the last call that you have as before, or to";
+
+/// A call, running or over. What is only known at the end is null until then.
+#[derive(Clone, Debug, DerivePartialModel, Serialize, ToSchema)]
+#[sea_orm(entity = "call::Entity")]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Call, example = json!({
+    "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6",
+    "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3, "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890",
+    "direction": "inbound", "status": "ended", "startedAt": "2026-01-15T03:30:00.000Z",
+    "answeredAt": "2026-01-15T03:30:04.000Z", "endedAt": "2026-01-15T03:31:34.000Z", "durationSeconds": 94,
+    "talkTimeSeconds": 90, "hangupReason": "normal", "hangupInitiator": "caller",
+    "transcriptSummary": "The caller asked for an appointment on Friday.", "aiCostIdr": 450,
+    "metadata": {"campaign": "january"}
+}))]
+pub struct CallView {
+    pub id: CallId,
+    pub phone_number_id: PhoneNumberId,
+    pub agent_id: Option<AgentId>,
+    /// The version of the agent that the call began with; null if the call was refused.
+    pub agent_version: Option<i64>,
+    pub caller_number: CallerNumber,
+    pub callee_number: PhoneNumber,
+    #[sea_orm(skip)]
+    pub direction: CallDirection,
+    pub status: CallStatus,
+    pub started_at: Millis,
+    pub answered_at: Option<Millis>,
+    pub ended_at: Option<Millis>,
+    pub duration_seconds: Option<i64>,
+    pub talk_time_seconds: Option<i64>,
+    pub hangup_reason: Option<HangupReason>,
+    pub hangup_initiator: Option<HangupInitiator>,
+    pub transcript_summary: Option<String>,
+    pub ai_cost_idr: Option<i64>,
+    pub metadata: Json,
+}
+
+/// The direction of a call.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CallDirection {
+    /// A customer called one of the tenant's numbers.
+    #[default]
+    Inbound,
+}
+
+lists! {
+    /// A page of calls, newest first.
+    CallList { calls: CallView, "calls" }
+}
+
+/// The number to connect the caller to; the agent's `escalationNumber` if left out.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(as = Transfer, example = json!({"to": "+6281234567890"}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
+pub struct TransferInput {
+    pub to: Option<PhoneNumber>,
+}
+
+/// The summary and the utterances of a call.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Transcript, example = json!({
+    "callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "summary": "The caller asked for an appointment on Friday.",
+    "turns": [{"role": "agent", "text": "Selamat pagi!"}, {"role": "caller", "text": "Pagi, saya mau buat janji."}]
+}))]
+pub struct TranscriptView {
+    call_id: CallId,
+    summary: Option<String>,
+    /// Objects of `role` (`caller`, `agent` or `tool`), `text` and perhaps `at`.
+    #[schema(value_type = Vec<UtteranceView>)]
+    turns: Box<RawValue>,
+}
+
+/// One utterance.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(as = Turn)]
+#[expect(
+    dead_code,
+    reason = "the description of what is written as it is stored"
+)]
+pub struct UtteranceView {
+    pub role: Speaker,
+    pub text: String,
+    /// The time of the utterance, if the bridge reported it.
+    #[schema(required = false)]
+    pub at: Option<String>,
+}
+
+async fn find<V: PartialModelTrait>(context: &OperationContext, id: CallId) -> Result<V, ApiError> {
+    let found = context.one_of::<call::Entity>(id).into_partial_model();
+    let found = found.one(context.store().api_reader()).await?;
+    found.ok_or(ApiError::NotFound(Missing::Call))
+}
+
+/// One call. `V` is the view for whoever asks.
+pub async fn show<V: PartialModelTrait + Serialize>(
+    context: OperationContext,
+    id: Id<CallId>,
+) -> Result<V, ApiError> {
+    find(&context, id.0).await
+}
+
+/// A page of the tenant's calls.
+pub async fn list(context: OperationContext, query: Query) -> Result<CallList, ApiError> {
+    let filter = CallFilter::read(&query.0)?;
+    page(context.store().api_reader(), context.tenant()?, &filter).await
+}
+
+/// A page of a tenant's calls, newest first.
+pub async fn page(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    filter: &CallFilter,
+) -> Result<CallList, ApiError> {
+    let page = filter.page;
+    let start = match filter.before {
+        Some(before) => Some(end_of_page(db, tenant, before).await?),
+        None => None,
+    };
+    let narrowed = filter.by_index(db, tenant, start).await?;
+    let select = newest_first(tenant, narrowed.calls.clone());
+    let mut calls = Vec::new();
+    if page.is_in_reach(db, &select, GO_BACK).await? {
+        calls = narrowed.read(db, page.of(select)).await?;
+    }
+    let has_more = page.has_more(&mut calls);
+    Ok(CallList::new(page, calls, has_more))
+}
+
+/// Matching calls, newest first, at most `limit`; only those older than `after`, if it is given.
+pub async fn batch(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    filter: &CallFilter,
+    after: Option<(Millis, CallId)>,
+    limit: u64,
+) -> Result<Vec<CallView>, DbErr> {
+    let narrowed = filter.by_index(db, tenant, after).await?;
+    let select = newest_first(tenant, narrowed.calls.clone());
+    narrowed.read(db, select.limit(limit)).await
+}
+
+/// The tenant's newest calls, at most `limit`.
+pub async fn latest(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    limit: u64,
+) -> Result<Vec<CallView>, DbErr> {
+    let select = newest_first(tenant, Condition::all()).limit(limit);
+    select.into_partial_model().all(db).await
+}
+
+/// Those of the given calls that belong to the tenant and match the filter, newest first.
+pub async fn among(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    filter: Option<&CallFilter>,
+    ids: impl IntoIterator<Item = CallId>,
+) -> Result<Vec<CallView>, DbErr> {
+    let wanted = filter.map_or_else(Condition::all, CallFilter::condition);
+    let select = newest_first(tenant, wanted).filter(call::Column::Id.is_in(ids));
+    select.into_partial_model().all(db).await
+}
+
+fn newest_first(tenant: TenantId, wanted: Condition) -> Select<call::Entity> {
+    call::Entity::of(tenant)
+        .filter(wanted)
+        .order_by_desc(call::Column::StartedAt)
+        .order_by_desc(call::Column::Id)
+}
+
+/// The transcript of a call.
+pub async fn transcript(
+    context: OperationContext,
+    id: Id<CallId>,
+) -> Result<TranscriptView, ApiError> {
+    let call: CallView = find(&context, id.0).await?;
+    let stored = context.one_of::<transcript::Entity>(call.id);
+    let stored = stored.one(context.store().api_reader()).await?;
+    let (summary, turns) = match stored {
+        Some(stored) => (Some(stored.summary), stored.turns),
+        None => (call.transcript_summary, "[]".to_owned()),
+    };
+    Ok(TranscriptView {
+        call_id: call.id,
+        summary,
+        turns: raw(turns, "[]"),
+    })
+}
+
+/// Ends a running call. `V` is the view for whoever asks.
+pub async fn hang_up<V: PartialModelTrait + Serialize>(
+    context: OperationContext,
+    id: Id<CallId>,
+    body: RequestBody,
+) -> Result<OfCall<Accepted<V>>, ApiError> {
+    let tenant = running(&context, id.0).await?;
+    body.optional_form()?.expect_empty()?;
+    let shown = find(&context, id.0).await?;
+    if context.principal == Principal::CommandLine {
+        request_hang_up(&context, id.0).await?;
+    } else {
+        let change = AuditChange::new(AuditAction::CallHangup, id.0);
+        let by = match context.principal.scope() {
+            Some(_) => HangupInitiator::Tenant,
+            None => HangupInitiator::Operator,
+        };
+        let audit = Some(Box::new(context.entry(tenant, change)));
+        tell(&context, id.0, CallInput::RequestHangUp { by, audit }).await?;
+    }
+    Ok(OfCall(id.0, Accepted(shown)))
+}
+
+/// Stores a request, which the node that runs the call finds within half a second. A repeat changes nothing. If no node
+/// runs the call, the next start carries it out. The audit entry names the operator and is written by the node that
+/// carries it out.
+async fn request_hang_up(context: &OperationContext, call: CallId) -> Result<(), ApiError> {
+    let request = hangup_request::Model {
+        call_id: call,
+        actor: context.principal.actor(),
+        node: context.origin.node.to_string(),
+        asked_at: context.now,
+    };
+    let exists = OnConflict::column(hangup_request::Column::CallId)
+        .do_nothing()
+        .to_owned();
+    let write = context.begin().await?;
+    let inserted = hangup_request::Entity::insert(request.into_active_model())
+        .on_conflict(exists)
+        .exec_without_returning(&*write)
+        .await;
+    match inserted {
+        Ok(_) | Err(DbErr::RecordNotInserted) => write.commit(()).await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Connects a running call to a person.
+pub async fn transfer(
+    context: OperationContext,
+    id: Id<CallId>,
+    body: RequestBody,
+) -> Result<OfCall<Accepted<CallView>>, ApiError> {
+    let tenant = running(&context, id.0).await?;
+    let transfers = &context.agent_limits()?.transfers;
+    let sent = body.optional_form()?.read(&[], |form| {
+        let target = |value: &Value| transfer_target(transfers, value);
+        Some(form.optional("to", None, target))
+    })?;
+    let to = match sent {
+        Some(to) => to,
+        None => escalation_number(&context, id.0).await?,
+    };
+    let shown = find(&context, id.0).await?;
+    let change = AuditChange::new(AuditAction::CallTransfer, id.0).with(format_args!("{to:?}"));
+    let audit = Some(Box::new(context.entry(tenant, change)));
+    tell(&context, id.0, CallInput::RequestTransfer { to, audit }).await?;
+    Ok(OfCall(id.0, Accepted(shown)))
+}
+
+/// The tenant of a running call; an error if it is over.
+async fn running(context: &OperationContext, id: CallId) -> Result<TenantId, ApiError> {
+    let found: Option<(TenantId, CallStatus)> = context
+        .one_of::<call::Entity>(id)
+        .select_only()
+        .columns([call::Column::TenantId, call::Column::Status])
+        .into_tuple()
+        .one(context.store().api_reader())
+        .await?;
+    match found {
+        None => Err(ApiError::NotFound(Missing::Call)),
+        Some((_, status)) if status.is_final() => Err(ApiError::CallNotActive),
+        Some((tenant, _)) => Ok(tenant),
+    }
+}
+
+/// Sends a command to a call. On success the command is stored and on its way to the bridge; the call changes once the
+/// bridge reports it.
+async fn tell(context: &OperationContext, id: CallId, input: CallInput) -> Result<(), ApiError> {
+    let told = context.serving()?.node.calls.tell(None, id, input).await;
+    told.map(drop).map_err(|error| match error {
+        CallError::UnknownCall | CallError::UnknownNumber => ApiError::NotFound(Missing::Call),
+        CallError::NotActive | CallError::InvalidTransition { .. } => ApiError::CallNotActive,
+        CallError::TransferNotAllowed => ApiError::field(no_transfer().in_field("to")),
+        CallError::TooManyTransfers => {
+            let sentence = format!(
+                "The call was transferred {TRANSFERS_MAX} times, the most that a call can be."
+            );
+            let fault = ValueFault::sentence(FieldCode::NotAllowed, sentence);
+            ApiError::field(fault.in_field("to"))
+        }
+        CallError::Busy | CallError::Moved | CallError::Unavailable => ApiError::Unavailable,
+    })
+}
+
+async fn escalation_number(
+    context: &OperationContext,
+    id: CallId,
+) -> Result<PhoneNumber, ApiError> {
+    let db = context.store().api_reader();
+    let row = context.one_of::<call::Entity>(id).one(db).await?;
+    let number = match &row {
+        Some(row) => agents_number(db, row).await?,
+        None => None,
+    };
+    number.ok_or_else(|| {
+        let predicate = "is required: the call's agent has no escalationNumber";
+        ApiError::field(ValueFault::new(FieldCode::Required, predicate).in_field("to"))
+    })
+}
+
+/// The transfer target of a request without a number: the agent's number from the version that the call began with.
+pub async fn agents_number(
+    db: &impl ConnectionTrait,
+    call: &call::Model,
+) -> Result<Option<PhoneNumber>, DbErr> {
+    let settings = versions::of_call(db, call).await?;
+    Ok(settings.and_then(|settings| settings.escalation_number))
+}
