@@ -145,35 +145,16 @@ pub const fn switched(now: bool, before: bool) -> (&'static str, bool) {
 }
 
 /// A query for audit entries.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct AuditQuery {
     /// None: entries of all tenants and entries without a tenant.
-    tenant: Option<TenantId>,
+    pub tenant: Option<TenantId>,
     pub actor: Option<Actor>,
     pub action: Option<AuditAction>,
     /// Inclusive.
     pub from: Option<Millis>,
     /// Exclusive.
     pub to: Option<Millis>,
-}
-
-/// All entries of a tenant.
-pub const fn of(tenant: TenantId) -> AuditQuery {
-    AuditQuery {
-        tenant: Some(tenant),
-        ..all()
-    }
-}
-
-/// All entries.
-pub const fn all() -> AuditQuery {
-    AuditQuery {
-        tenant: None,
-        actor: None,
-        action: None,
-        from: None,
-        to: None,
-    }
 }
 
 impl AuditQuery {

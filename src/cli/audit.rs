@@ -4,11 +4,11 @@ use clap::Subcommand;
 
 use super::{
     CliError,
-    admin::{CommandContext, open},
+    admin::open,
     command_input::{CommandInput, PageArgs},
     output,
 };
-use crate::{config::Layers, operator_api::audit::page};
+use crate::{config::Layers, operations::audit::list};
 
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
@@ -41,16 +41,16 @@ pub async fn audit(command: AuditCommand, layers: &Layers, json: bool) -> Result
         action,
         from,
         to,
-        page: piece,
+        page,
     } = command;
-    let CommandContext { store, now, .. } = open(layers).await?;
+    let context = open(layers).await?.operation();
     let input = CommandInput::default()
         .with("--tenant", "tenantId", tenant)
         .with("--actor", "actor", actor)
         .with("--action", "action", action)
         .with("--from", "from", from)
         .with("--to", "to", to)
-        .page(piece);
-    let listed = page(store.api_reader(), &input.form(), now).await;
-    output::page(&listed.map_err(|error| input.refused(error))?, json)
+        .page(page);
+    let listed = list(context, input.query()).await;
+    output::page(&input.outcome(listed)?, json)
 }

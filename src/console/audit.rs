@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     http::error::ApiError,
-    operator_api::audit::{self, AuditEntry},
+    operations::audit::{self, AuditEntry},
     pages::{components::Field, form::FormValues},
 };
 
@@ -54,10 +54,9 @@ pub async fn part(visit: &ConsoleView) -> Result<Markup, ApiError> {
 }
 
 async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<Markup, ApiError> {
-    let db = visit.store().api_reader();
-    let found = audit::page(db, &list.form()?, visit.state().now()).await?;
+    let found = audit::list(visit.operation(), list.query_of()?).await?;
     let tenants = found.entries.iter().filter_map(|entry| entry.tenant_id);
-    let names = TenantNames::of(db, tenants).await?;
+    let names = TenantNames::of(visit.store().api_reader(), tenants).await?;
     let row = |entry: &AuditEntry| {
         vec![
             visit.time(entry.at),

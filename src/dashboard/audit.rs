@@ -19,7 +19,7 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    audit::{self as log, AuditQuery},
+    audit::AuditQuery,
     http::{
         error::ApiError,
         extract::{ParseResult, id, instant, word},
@@ -67,11 +67,13 @@ impl AuditPageQuery {
         let from = |value: &Value| day(value, |text| zone.midnight(text));
         let to = |value: &Value| day(value, |text| zone.end_of_day(text));
         form::read(typed, FIELDS)?.read(&[], |form| {
-            let mut entries = log::of(visit.tenant());
-            entries.actor = form.optional("actor", None, id("an actor"));
-            entries.action = form.optional("action", None, word("an action"));
-            entries.from = form.optional("from", None, from);
-            entries.to = form.optional("to", None, to);
+            let entries = AuditQuery {
+                tenant: Some(visit.tenant()),
+                actor: form.optional("actor", None, id("an actor")),
+                action: form.optional("action", None, word("an action")),
+                from: form.optional("from", None, from),
+                to: form.optional("to", None, to),
+            };
             let before = form.optional("before", None, id("an entry"));
             Some(Self { entries, before })
         })

@@ -16,6 +16,7 @@
 mod addresses;
 mod agent_limits;
 pub mod agents;
+pub mod audit;
 pub mod bridges;
 pub mod calls;
 mod context;

@@ -5,7 +5,6 @@
 //! [`operator::access`](crate::operator::access) has checked the access right before.
 
 pub mod actors;
-pub mod audit;
 mod context;
 pub mod database;
 pub mod functions;
@@ -36,7 +35,7 @@ use crate::{
     },
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
     operations::{
-        bridges,
+        audit, bridges,
         calls::{all_tenants as calls, hang_up},
         credits, deliveries, keys, members, numbers, tenants,
         webhooks::health as webhooks,
@@ -121,7 +120,7 @@ pub const ROUTES: &[ApiRoute] = &[
     get("/functions", "functions.list", |r| r.to(functions::list), "A page of the functions that were called in conversations here lately; first those whose endpoints are left alone.").query(&["limit", "offset", "tenantId", "agentId", "name", "sort"]).ok::<functions::CalledList>(),
     get("/http", "http.list", |r| r.to(requests::list), "A page of the routes that were asked for here.").query(&["limit", "offset", "sort"]).ok::<requests::RouteList>(),
     get("/config", "config.get", |r| r.to(system::config), "The configuration, secrets masked, with where each value came from.").ok::<system::Configuration>(),
-    get("/audit", "audit.list", |r| r.to(audit::list), "A page of what was changed by whom, newest first.").query(&["limit", "offset", "tenantId", "actor", "action", "from", "to"]).ok::<audit::EntryList>(),
+    get("/audit", "audit.list", |r| r.to(answer(audit::list)), "A page of what was changed by whom, newest first.").query(&["limit", "offset", "tenantId", "actor", "action", "from", "to"]).ok::<audit::EntryList>(),
 ];
 
 pub const API: Api = Api {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::prelude::*;
 use super::world::{ApiReply, nobody};
 use crate::{
-    audit::{AuditChange, ChangeOrigin, of},
+    audit::{AuditChange, AuditQuery, ChangeOrigin},
     http::route::BASE,
     openapi::ApiRoute,
     routes::ROUTES,
@@ -364,6 +364,10 @@ async fn entries_are_found_by_actor_action_and_time_newest_first(
         page.into_iter().map(|entry| entry.target).collect()
     };
     let db = world.store().reader();
+    let of = |tenant| AuditQuery {
+        tenant: Some(tenant),
+        ..AuditQuery::default()
+    };
     let all = of(world.ours.tenant);
     let (mut paged, mut before) = (Vec::new(), None);
     loop {
@@ -373,7 +377,7 @@ async fn entries_are_found_by_actor_action_and_time_newest_first(
         paged.extend(targets(page));
     }
     assert_eq!(paged, written);
-    let found = async |change: &dyn Fn(&mut crate::audit::AuditQuery)| {
+    let found = async |change: &dyn Fn(&mut AuditQuery)| {
         let mut some = of(world.ours.tenant);
         change(&mut some);
         targets(some.page(db, None, 100).await.expect("reads"))

@@ -6,7 +6,7 @@ use dikala_entities::{Actor, AuditAction, CallId, HangupReason, Millis, audit};
 use sea_orm::{ColumnTrait, QueryFilter};
 
 use super::super::{names, view::SignedIn};
-use crate::{audit as log, http::error::ApiError};
+use crate::{audit::AuditQuery, http::error::ApiError};
 
 /// A requested act counts for a call's end within this time, in milliseconds.
 const BEFORE_THE_END_MS: i64 = 2 * 60 * 1_000;
@@ -42,10 +42,13 @@ pub async fn of(
             _ => continue,
         };
         let Some(ended) = ended else { continue };
-        let mut entries = log::of(visit.tenant());
-        entries.action = Some(action);
-        entries.from = Some(ended.plus_ms(-BEFORE_THE_END_MS));
-        entries.to = Some(ended.plus_ms(CLOCKS_APART_MS));
+        let entries = AuditQuery {
+            tenant: Some(visit.tenant()),
+            actor: None,
+            action: Some(action),
+            from: Some(ended.plus_ms(-BEFORE_THE_END_MS)),
+            to: Some(ended.plus_ms(CLOCKS_APART_MS)),
+        };
         let entry = entries
             .select()
             .filter(audit::Column::Target.eq(call.to_string()))

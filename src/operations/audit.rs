@@ -1,25 +1,21 @@
-//! `/audit`: all changes, of all tenants and of the service itself, with author, time and address.
+//! The audit log: all changes, of all tenants and of the service itself, with author, time and address.
 
-use actix_web::web::Data;
 use dikala_entities::{
     Actor, AuditAction, AuditId, Millis, TenantId,
     audit::{Column, Model},
 };
-use sea_orm::{ColumnTrait, ConnectionTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::context::OperatorContext;
+use super::{
+    OperationContext, PageRange,
+    list::{lists, reach, views},
+};
 use crate::{
-    audit::{all, of},
+    audit::AuditQuery,
     http::{
-        answer::ApiAnswer,
         error::ApiError,
-        extract::{FormFields, OperatorQuery, id, instant, word},
-    },
-    operations::{
-        PageRange,
-        list::{lists, reach, views},
+        extract::{OperatorQuery, id, instant, word},
     },
 };
 
@@ -71,38 +67,31 @@ lists! {
     EntryList { entries: AuditEntry, "entries" }
 }
 
-/// `GET /audit`
-pub async fn list(
-    process: Data<OperatorContext>,
-    filters: OperatorQuery,
-) -> Result<ApiAnswer, ApiError> {
-    let listed = page(process.node.store.api_reader(), &filters.0, process.now()).await?;
-    Ok(ApiAnswer::ok(&listed))
-}
-
 /// The requested page: of one tenant's entries, or of the newest 100,000 entries before `to`.
-pub async fn page(
-    db: &impl ConnectionTrait,
-    asked: &FormFields,
-    now: Millis,
-) -> Result<EntryList, ApiError> {
-    let (page, tenant, mut entries) = asked.read(&[], |form| {
+pub async fn list(context: OperationContext, query: OperatorQuery) -> Result<EntryList, ApiError> {
+    let (page, mut entries) = query.0.read(&[], |form| {
         let page = PageRange::read(form);
-        let tenant: Option<TenantId> = form.optional("tenantId", None, id("a tenant"));
-        let mut entries = tenant.map_or_else(all, of);
-        entries.actor = form.optional("actor", None, id("an actor"));
-        entries.action = form.optional("action", None, word("an action"));
-        entries.from = form.optional("from", None, instant);
-        entries.to = form.optional("to", None, instant);
-        Some((page, tenant, entries))
+        let tenant = form.optional("tenantId", None, id("a tenant"));
+        let entries = AuditQuery {
+            tenant: context.principal.scope().or(tenant),
+            actor: form.optional("actor", None, id("an actor")),
+            action: form.optional("action", None, word("an action")),
+            from: form.optional("from", None, instant),
+            to: form.optional("to", None, instant),
+        };
+        Some((page, entries))
     })?;
-    if tenant.is_none() {
+    let db = context.store().api_reader();
+    if entries.tenant.is_none() {
         // Entries that match a filter may be rare, so the search is limited.
-        let to = entries.to.unwrap_or(now.plus_ms(1));
-        entries.to = Some(to);
-        let newest = all().select().filter(Column::At.lt(to));
-        let oldest = reach(db, newest, Column::At).await?;
-        entries.from = entries.from.max(oldest);
+        entries.to = entries.to.or(Some(context.now.plus_ms(1)));
+        let newest = AuditQuery {
+            to: entries.to,
+            ..AuditQuery::default()
+        };
+        entries.from = entries
+            .from
+            .max(reach(db, newest.select(), Column::At).await?);
     }
     let (entries, has_more) = views(db, page, entries.select()).await?;
     Ok(EntryList::new(page, entries, has_more))
