@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    api::{call_stats, deliveries, events, function_stats, functions, lists, webhook_stats},
+    api::{call_stats, deliveries, events, function_stats, lists, webhook_stats},
     http::{
         again::{again, answer},
         error::Code,
@@ -25,7 +25,7 @@ use crate::{
         route::{BASE, RouteLookup},
     },
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
-    operations::{self, calls},
+    operations::{self, agents, calls, credits, functions, numbers, webhooks},
     pages::packed,
 };
 
@@ -47,28 +47,28 @@ const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 
 #[rustfmt::skip]
 pub const ROUTES: &[ApiRoute] = &[
-    get("/agents", "agents.list", |r| r.to(lists::agents), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<operations::agents::AgentList>(),
-    post("/agents", "agents.create", |r| r.to(again(operations::agents::create)), "Create an agent.").takes::<operations::agents::AgentInput>().ignores(operations::agents::READ_ONLY).created::<operations::agents::AgentView>().leaves(AuditAction::AgentCreate),
-    get("/agents/{id}", "agents.get", |r| r.to(answer(operations::agents::show)), "One agent.").ok::<operations::agents::AgentView>().fails(AGENT),
-    patch("/agents/{id}", "agents.update", |r| r.to(again(operations::agents::update)), "Change an agent.").patches::<operations::agents::AgentInput>().ignores(operations::agents::READ_ONLY).ok::<operations::agents::AgentView>().fails(AGENT).leaves(AuditAction::AgentUpdate),
-    delete("/agents/{id}", "agents.delete", |r| r.to(again(operations::agents::delete)), "Delete an agent with its functions; its numbers stay without one.").fails(AGENT).leaves(AuditAction::AgentDelete),
+    get("/agents", "agents.list", |r| r.to(lists::agents), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<agents::AgentList>(),
+    post("/agents", "agents.create", |r| r.to(again(agents::create)), "Create an agent.").takes::<agents::AgentInput>().ignores(agents::READ_ONLY).created::<agents::AgentView>().leaves(AuditAction::AgentCreate),
+    get("/agents/{id}", "agents.get", |r| r.to(answer(agents::show)), "One agent.").ok::<agents::AgentView>().fails(AGENT),
+    patch("/agents/{id}", "agents.update", |r| r.to(again(agents::update)), "Change an agent.").patches::<agents::AgentInput>().ignores(agents::READ_ONLY).ok::<agents::AgentView>().fails(AGENT).leaves(AuditAction::AgentUpdate),
+    delete("/agents/{id}", "agents.delete", |r| r.to(again(agents::delete)), "Delete an agent with its functions; its numbers stay without one.").fails(AGENT).leaves(AuditAction::AgentDelete),
 
     get("/agents/{id}/versions", "agents.versions", |r| r.to(lists::versions), "The versions of an agent that are kept, oldest first.").query(PAGED).ok::<lists::AgentVersionList>().fails(AGENT),
-    get("/agents/{id}/versions/{version}", "agents.version", |r| r.to(answer(operations::agents::version)), "One version of an agent: what the calls that name it began with.").ok::<operations::agents::AgentVersion>().fails(AGENT),
+    get("/agents/{id}/versions/{version}", "agents.version", |r| r.to(answer(agents::version)), "One version of an agent: what the calls that name it began with.").ok::<agents::AgentVersion>().fails(AGENT),
 
     post("/agents/{id}/functions", "functions.create", |r| r.to(again(functions::create)), "Give an agent a function.").takes::<functions::FunctionDraft>().ignores(functions::READ_ONLY).created::<functions::Function>().fails(NEW_FUNCTION).leaves(AuditAction::FunctionCreate),
     get("/agents/{id}/functions", "functions.list", |r| r.to(lists::functions), "All functions of an agent, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::FunctionList>().fails(AGENT),
     patch("/agents/{id}/functions/{name}", "functions.update", |r| r.to(again(functions::update)), "Change a function.").patches::<functions::FunctionDraft>().ignores(functions::READ_ONLY).ok::<functions::Function>().fails(CHANGED_FUNCTION).leaves(AuditAction::FunctionUpdate),
     delete("/agents/{id}/functions/{name}", "functions.delete", |r| r.to(again(functions::delete)), "Delete a function.").fails(FUNCTION).leaves(AuditAction::FunctionDelete),
-    post("/agents/{id}/functions/{name}/test", "functions.test", |r| r.to(functions::test), "Call a function's endpoint as a call would, marked as a test.").may_take::<functions::FunctionTest>().ok::<functions::FunctionOutcome>().fails(FUNCTION),
-    get("/agents/{id}/functions/{name}/stats", "functions.stats", |r| r.to(function_stats::show), "How often a function was called, failed, and how long it took.").ok::<function_stats::FunctionStats>().fails(FUNCTION),
+    post("/agents/{id}/functions/{name}/test", "functions.test", |r| r.to(answer(functions::test)), "Call a function's endpoint as a call would, marked as a test.").may_take::<functions::FunctionTest>().ok::<functions::FunctionOutcome>().fails(FUNCTION),
+    get("/agents/{id}/functions/{name}/stats", "functions.stats", |r| r.to(answer(function_stats::show)), "How often a function was called, failed, and how long it took.").ok::<function_stats::FunctionStats>().fails(FUNCTION),
 
     get("/phone-numbers", "phoneNumbers.list", |r| r.to(lists::phone_numbers), "All phone numbers, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::PhoneNumberList>(),
-    get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(answer(operations::numbers::show::<operations::numbers::PhoneNumberView>)), "One phone number.").ok::<operations::numbers::PhoneNumberView>().fails(NUMBER),
-    post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(again(operations::numbers::assign_agent)), "Point a number at an agent, or at none.").takes::<operations::numbers::Assignment>().ok::<operations::numbers::PhoneNumberView>().fails(NUMBER).leaves(AuditAction::NumberAssign),
+    get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(answer(numbers::show::<numbers::PhoneNumberView>)), "One phone number.").ok::<numbers::PhoneNumberView>().fails(NUMBER),
+    post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(again(numbers::assign_agent)), "Point a number at an agent, or at none.").takes::<numbers::Assignment>().ok::<numbers::PhoneNumberView>().fails(NUMBER).leaves(AuditAction::NumberAssign),
 
     get("/calls", "calls.list", |r| r.to(answer(calls::list)), "A page of calls, newest first.").query(&["limit", "offset", "before", "status", "from", "to", "agentId", "phoneNumberId", "callerNumber"]).ok::<calls::CallList>(),
-    get("/calls/stats", "calls.stats", |r| r.to(call_stats::show), "How many calls there were, how they ended and how long was talked, by hour or day.").query(&["interval", "timeZone", "from", "to", "agentId", "phoneNumberId"]).ok::<call_stats::CallStats>(),
+    get("/calls/stats", "calls.stats", |r| r.to(answer(call_stats::show)), "How many calls there were, how they ended and how long was talked, by hour or day.").query(&["interval", "timeZone", "from", "to", "agentId", "phoneNumberId"]).ok::<call_stats::CallStats>(),
     get("/calls/{id}", "calls.get", |r| r.to(answer(calls::show::<calls::CallView>)), "One call.").ok::<calls::CallView>().fails(CALL),
     delete("/calls/{id}", "calls.delete", |r| r.to(again(calls::erase)), "Erase what was said in a call that is over, its numbers and its metadata; what it cost stays.").fails(RUNNING_CALL).leaves(AuditAction::CallErase),
     get("/calls/{id}/events", "calls.events", |r| r.to(lists::events), "What a call announced, oldest first; with limit or offset a page of it.").query(PAGED).ok::<lists::EventList>().fails(CALL),
@@ -76,15 +76,15 @@ pub const ROUTES: &[ApiRoute] = &[
     post("/calls/{id}/hangup", "calls.hangup", |r| r.to(answer(calls::hang_up::<calls::CallView>)), "End a running call.").accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
     post("/calls/{id}/transfer", "calls.transfer", |r| r.to(answer(calls::transfer)), "Connect a running call to a person.").may_take::<calls::TransferInput>().accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallTransfer),
 
-    get("/credits", "credits.get", |r| r.to(answer(operations::credits::balance)), "The balance.").ok::<operations::credits::BalanceView>(),
-    get("/credits/transactions", "credits.transactions", |r| r.to(answer(operations::credits::own_transactions)), "A page of the balance's movements, newest first.").query(PAGED).ok::<operations::credits::TransactionList>(),
+    get("/credits", "credits.get", |r| r.to(answer(credits::balance)), "The balance.").ok::<credits::BalanceView>(),
+    get("/credits/transactions", "credits.transactions", |r| r.to(answer(credits::own_transactions)), "A page of the balance's movements, newest first.").query(PAGED).ok::<credits::TransactionList>(),
 
-    post("/webhooks", "webhooks.create", |r| r.to(again(operations::webhooks::create)), "Register a webhook.").takes::<operations::webhooks::WebhookCreate>().ignores(operations::webhooks::READ_ONLY).created::<operations::webhooks::Webhook>().fails(&[Code::WebhookLimitReached]).leaves(AuditAction::WebhookCreate),
+    post("/webhooks", "webhooks.create", |r| r.to(again(webhooks::create)), "Register a webhook.").takes::<webhooks::WebhookCreate>().ignores(webhooks::READ_ONLY).created::<webhooks::Webhook>().fails(&[Code::WebhookLimitReached]).leaves(AuditAction::WebhookCreate),
     get("/webhooks", "webhooks.list", |r| r.to(lists::webhooks), "All webhooks, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::WebhookList>(),
-    get("/webhooks/{id}", "webhooks.get", |r| r.to(answer(operations::webhooks::show)), "One webhook.").ok::<operations::webhooks::Webhook>().fails(WEBHOOK),
-    patch("/webhooks/{id}", "webhooks.update", |r| r.to(again(operations::webhooks::update)), "Change a webhook, or enable it again.").patches::<operations::webhooks::WebhookUpdate>().ignores(operations::webhooks::READ_ONLY_OF_UPDATES).ok::<operations::webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookUpdate),
-    delete("/webhooks/{id}", "webhooks.delete", |r| r.to(again(operations::webhooks::delete)), "Delete a webhook; nothing more is delivered to it.").fails(WEBHOOK).leaves(AuditAction::WebhookDelete),
-    post("/webhooks/{id}/rotate-secret", "webhooks.rotateSecret", |r| r.to(again(operations::webhooks::rotate_secret)), "Replace the secret; the old one signs as well for 24 hours.").takes::<operations::webhooks::SecretRotation>().ok::<operations::webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookRotateSecret),
+    get("/webhooks/{id}", "webhooks.get", |r| r.to(answer(webhooks::show)), "One webhook.").ok::<webhooks::Webhook>().fails(WEBHOOK),
+    patch("/webhooks/{id}", "webhooks.update", |r| r.to(again(webhooks::update)), "Change a webhook, or enable it again.").patches::<webhooks::WebhookUpdate>().ignores(webhooks::READ_ONLY_OF_UPDATES).ok::<webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookUpdate),
+    delete("/webhooks/{id}", "webhooks.delete", |r| r.to(again(webhooks::delete)), "Delete a webhook; nothing more is delivered to it.").fails(WEBHOOK).leaves(AuditAction::WebhookDelete),
+    post("/webhooks/{id}/rotate-secret", "webhooks.rotateSecret", |r| r.to(again(webhooks::rotate_secret)), "Replace the secret; the old one signs as well for 24 hours.").takes::<webhooks::SecretRotation>().ok::<webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookRotateSecret),
     post("/webhooks/{id}/test", "webhooks.test", |r| r.to(answer(deliveries::test)), "Send a signed sample and wait for what becomes of it.").ok::<deliveries::DeliveryDetail>().fails(WEBHOOK),
     get("/webhooks/{id}/deliveries", "webhooks.deliveries", |r| r.to(answer(deliveries::list)), "A page of deliveries, newest first.").query(&["limit", "offset", "status"]).ok::<deliveries::DeliveryList>().fails(WEBHOOK),
     post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(operations::deliveries::recover)), "Send again all that failed in a time, in the background.").takes::<operations::deliveries::Recovery>().accepted::<operations::deliveries::RecoveryCount>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),

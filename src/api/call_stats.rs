@@ -1,7 +1,6 @@
 //! Call statistics by hour or day: counts, outcomes and talk time. They are read from counters that are written when
 //! calls end, so the cost does not grow with the number of calls.
 
-use actix_web::web::Data;
 use dikala_entities::{
     AgentId, Interval, Millis, PhoneNumberId, TenantId,
     call_stat::{ALL, SLOT_MS},
@@ -12,13 +11,12 @@ use utoipa::ToSchema;
 
 use super::zone::{DayZone, divisor};
 use crate::{
-    api::context::Services,
     http::{
-        answer::ApiAnswer,
         error::ApiError,
-        extract::{FormReader, Query, TenantRequest, id, word},
+        extract::{FormReader, Query, id, word},
         field::{FieldCode, ValueFault},
     },
+    operations::OperationContext,
 };
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
@@ -215,25 +213,13 @@ impl CallStats {
     }
 }
 
-/// `GET /calls/stats`
-pub async fn show(
-    caller: TenantRequest,
-    services: Data<Services>,
-    query: Query,
-) -> Result<ApiAnswer, ApiError> {
-    let stats = read(&services, caller.tenant, &query).await?;
-    Ok(ApiAnswer::ok(&stats))
-}
-
-/// Reads the statistics for a query string.
-pub async fn read(
-    services: &Services,
-    tenant: TenantId,
-    query: &Query,
-) -> Result<CallStats, ApiError> {
-    let now = services.clock.now();
-    let asked = query.0.read(&[], |form| StatsQuery::read(form, now))?;
-    let pieces = counted(services.store.api_reader(), tenant, &asked).await?;
+/// The statistics of the tenant's calls.
+pub async fn show(context: OperationContext, query: Query) -> Result<CallStats, ApiError> {
+    let asked = query
+        .0
+        .read(&[], |form| StatsQuery::read(form, context.now))?;
+    let db = context.store().api_reader();
+    let pieces = counted(db, context.tenant()?, &asked).await?;
     Ok(CallStats::new(asked, &pieces))
 }
 

@@ -3,10 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use actix_web::web::Data;
-use dikala_actors::{calls::CallRouter, events::followers::Followers, runtime::clock::SharedClock};
+use dikala_actors::{events::followers::Followers, runtime::clock::SharedClock};
 use dikala_entities::{Store, UrlPolicy, Vault};
 
-use super::control::LiveOutbound;
 use crate::{
     http::{context::HttpContext, settings::HttpSettings},
     node::Runtime,
@@ -20,8 +19,6 @@ pub struct Services {
     pub vault: Vault,
     pub clock: SharedClock,
     pub settings: Arc<ApiSettings>,
-    pub calls: CallRouter,
-    pub outbound: LiveOutbound,
     /// The live feed of events.
     pub feed: Followers,
     pub operations: OperationResources,
@@ -45,8 +42,6 @@ impl Services {
             vault: runtime.vault.clone(),
             clock: Arc::clone(&runtime.clock),
             settings: Arc::clone(&settings),
-            calls: runtime.calls.clone(),
-            outbound: LiveOutbound(runtime.clone()),
             feed: runtime.feed.clone(),
             operations: OperationResources {
                 store: runtime.store.clone(),

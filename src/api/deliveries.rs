@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use actix_web::web::Data;
+use dikala_actors::webhooks::TestError;
 use dikala_entities::{
     CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, OfTenant, TenantId, WebhookId,
     attempt, delivery, event, webhook,
@@ -15,12 +15,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    api::context::Services,
     http::{
         error::{ApiError, Missing},
         extract::{Id, Query, RequestBody, word},
+        request_id::current_trace,
     },
-    operations::{OperationContext, PageRange, stored::Json},
+    operations::{OperationContext, PageRange, list::lists, stored::Json},
 };
 
 /// Attempts shown per delivery, the newest ones.
@@ -111,15 +111,9 @@ pub struct LastAttempt {
 /// The hint in the error for a too large `offset`.
 const NARROW: &str = "narrow it with status; a call's own are found with its events";
 
-/// A page of deliveries, newest first.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(example = json!({"deliveries": [], "limit": 50, "offset": 0, "hasMore": false}))]
-pub struct DeliveryList {
-    deliveries: Vec<DeliveryView>,
-    limit: i64,
-    offset: i64,
-    has_more: bool,
+lists! {
+    /// A page of deliveries, newest first.
+    DeliveryList { deliveries: DeliveryView, "deliveries" }
 }
 
 impl From<delivery::Model> for DeliveryView {
@@ -252,7 +246,7 @@ pub async fn waiting(
     Ok(u64::try_from(waiting.len()).unwrap_or(most))
 }
 
-/// `GET /webhooks/{id}/deliveries`
+/// A page of deliveries to a webhook.
 pub async fn list(
     context: OperationContext,
     id: Id<WebhookId>,
@@ -270,15 +264,12 @@ pub async fn list(
     if page.is_in_reach(db, &select, NARROW).await? {
         rows = page.of(select).all(db).await?;
     }
-    Ok(DeliveryList {
-        has_more: page.has_more(&mut rows),
-        deliveries: rows.into_iter().map(Into::into).collect(),
-        limit: page.limit,
-        offset: page.offset,
-    })
+    let has_more = page.has_more(&mut rows);
+    let deliveries = rows.into_iter().map(DeliveryView::from).collect();
+    Ok(DeliveryList::new(page, deliveries, has_more))
 }
 
-/// `GET /deliveries/{id}`
+/// One delivery with its attempts.
 pub async fn show(
     context: OperationContext,
     id: Id<DeliveryId>,
@@ -292,15 +283,21 @@ pub async fn show(
     })
 }
 
-/// `POST /webhooks/{id}/test`
+/// Sends a signed sample of a subscribed kind and waits for its first attempt.
 pub async fn test(
     context: OperationContext,
-    services: Data<Services>,
     id: Id<WebhookId>,
     body: RequestBody,
 ) -> Result<DeliveryDetail, ApiError> {
     let webhook = context.find_webhook(id.0).await?;
     body.optional_form()?.expect_empty()?;
-    let delivery = services.outbound.test_webhook(webhook).await?;
-    show(context, Id(delivery)).await
+    let dispatcher = &context.serving()?.node.webhooks;
+    let sent = dispatcher.test(webhook, current_trace()).await;
+    let sent = sent.map_err(|error| {
+        if !matches!(error, TestError::Busy) {
+            tracing::error!(%error, "a delivery was not made");
+        }
+        ApiError::Unavailable
+    })?;
+    show(context, Id(sent)).await
 }

@@ -16,17 +16,16 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
-use super::TenantWrite;
 use crate::{
     api::context::Services,
     http::{
-        answer::ApiAnswer,
+        answer::Accepted,
         error::ApiError,
-        extract::{RequestBody, TenantRequest, word},
+        extract::{RequestBody, word},
         field::{FieldCode, FieldError},
         middleware::{StreamKey, while_connected},
     },
-    operations::stored::Json,
+    operations::{OperationContext, stored::Json},
 };
 
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
@@ -98,44 +97,46 @@ fn data_of(body: &str) -> Json {
     )
 }
 
-/// `POST /events/sample`: goes to followers of the stream, and to no webhook.
+/// Makes a sample, which goes to followers of the stream, and to no webhook.
 pub async fn make_sample(
-    caller: TenantRequest,
+    context: OperationContext,
     services: Data<Services>,
     body: RequestBody,
-) -> Result<ApiAnswer, ApiError> {
+) -> Result<Accepted<EventView>, ApiError> {
+    let tenant = context.tenant()?;
     let kind = body
         .form()?
         .read(&[], |form| form.required("event", None, word("an event")))?;
-    let event = NewEvent::sample(kind, caller.tenant, services.clock.now());
-    let answer = ApiAnswer::accepted(&EventView::from(&event));
-    let unit = TenantWrite::begin(&services, &caller).await?;
-    write_events(unit.txn(), &[event]).await?;
-    let answer = unit.commit(answer, None).await?;
-    services.feed.announce([caller.tenant]);
-    Ok(answer)
+    let event = NewEvent::sample(kind, tenant, context.now);
+    let shown = EventView::from(&event);
+    let write = context.begin().await?;
+    write_events(&write, &[event]).await?;
+    let made = write.commit(Accepted(shown)).await?;
+    services.feed.announce([tenant]);
+    Ok(made)
 }
 
 /// `GET /events/stream`: server-sent events as the HTML standard describes them
 /// (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). `id` is the event's id, `event` its kind,
 /// `data` the exact body of its deliveries. Samples have an extra field `test`, which clients ignore by the standard.
 pub async fn stream(
-    caller: TenantRequest,
+    context: OperationContext,
     services: Data<Services>,
     req: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
+    let tenant = context.tenant()?;
     let last = last_event_id(req.headers())?;
     let pass = StreamKey::of(&req)?;
     while_connected(&req)?;
     // Subscribes before it reads the position: an event committed between the two is read and also wakes the stream.
-    let follower = services.feed.follow(caller.tenant).map_err(no_seat)?;
-    let last = begin_after(&services, caller.tenant, last).await?;
+    let follower = services.feed.follow(tenant).map_err(no_seat)?;
+    let last = begin_after(&services, tenant, last).await?;
     let (to, mut chunks) = mpsc::channel(1);
     let following = EventStream {
         services,
         pass,
         follower,
-        tenant: caller.tenant,
+        tenant,
         last,
         to,
     };

@@ -1,21 +1,18 @@
 //! Statistics of a function: number of calls, failures and latency of its endpoint.
 
-use actix_web::web::Data;
 use dikala_actors::functions::CircuitState;
 use dikala_entities::{AgentId, Millis, function, invocation};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{functions, latency::LatencyMs};
+use super::latency::LatencyMs;
 use crate::{
-    api::context::Services,
     http::{
-        answer::ApiAnswer,
         error::ApiError,
-        extract::{FunctionName, Id, TenantRequest},
+        extract::{FunctionName, Id},
     },
-    operations::agents,
+    operations::{OperationContext, agents, functions},
 };
 
 /// The time range, in milliseconds.
@@ -112,25 +109,28 @@ impl FunctionStats {
     }
 }
 
-/// `GET /agents/{id}/functions/{name}/stats`
+/// The statistics of a function.
 pub async fn show(
-    caller: TenantRequest,
-    services: Data<Services>,
+    context: OperationContext,
     id: Id<AgentId>,
     name: FunctionName,
-) -> Result<ApiAnswer, ApiError> {
-    let db = services.store.api_reader();
-    let agent = agents::find(db, caller.tenant, id.0).await?;
+) -> Result<FunctionStats, ApiError> {
+    let db = context.store().api_reader();
+    let agent = agents::find(db, context.tenant()?, id.0).await?;
     let function = functions::find(db, &agent, &name.0).await?;
-    Ok(ApiAnswer::ok(&of(&services, &function).await?))
+    of(&context, &function).await
 }
 
 /// The statistics of one of the tenant's functions.
-pub async fn of(services: &Services, function: &function::Model) -> Result<FunctionStats, DbErr> {
-    let to = services.clock.now();
+pub async fn of(
+    context: &OperationContext,
+    function: &function::Model,
+) -> Result<FunctionStats, ApiError> {
+    let to = context.now;
     let from = to.plus_ms(-WINDOW_MS);
-    let calls = latest(services.store.api_reader(), function, from).await?;
-    let circuit = services.outbound.circuit(function);
+    let calls = latest(context.store().api_reader(), function, from).await?;
+    let functions = &context.serving()?.node.functions;
+    let circuit = functions.circuit(function.tenant_id, &function.endpoint);
     let name = function.name.clone();
     Ok(FunctionStats::new(name, from, to, &calls, circuit))
 }

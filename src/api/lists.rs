@@ -9,7 +9,6 @@ use utoipa::ToSchema;
 
 use super::{
     events::EventView,
-    functions::Function,
     listing::{self, Listing},
 };
 use crate::{
@@ -22,6 +21,7 @@ use crate::{
         OperationContext,
         agents::{self, AgentSummary, AgentVersion, versions_of},
         calls::{self, CallView},
+        functions::Function,
         numbers::PhoneNumberView,
         webhooks::Webhook,
     },

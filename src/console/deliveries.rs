@@ -1,7 +1,6 @@
 //! Deliveries of all webhooks, of one webhook, or of a call; sending one again.
 
 use actix_web::HttpResponse;
-use dikala_actors::webhooks::ResendOutcome;
 use dikala_entities::{DeliveryId, DeliveryStatus, Millis, WebhookId};
 use maud::{Markup, html};
 
@@ -11,11 +10,7 @@ use super::{
     view::ConsoleView,
 };
 use crate::{
-    http::{
-        answer::Accepted,
-        error::ApiError,
-        extract::{Id, RequestBody},
-    },
+    http::{error::ApiError, extract::Id},
     operations::{
         calls::all_tenants::CallDeliveryStatus,
         deliveries::{self, DeliveryList, OperatorDelivery},
@@ -142,21 +137,14 @@ fn send_again(visit: &ConsoleView, id: DeliveryId) -> Markup {
 
 /// `POST /deliveries/{id}/resend`
 pub async fn resend(visit: ConsoleView, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
-    let done = deliveries::resend(visit.operation(), id, RequestBody::default()).await;
-    let (mut back, mut word) = (PATH.to_owned(), "console-done-delivery-resent-later");
-    if let Ok(Accepted(OperatorDelivery {
-        webhook_id: webhook,
-        attempt_count: attempts,
-        ..
-    })) = done
-    {
-        back = format!("/webhooks/{webhook}");
-        // The delivery is already due: if it cannot be awaited now, the dispatcher attempts it later.
-        let webhooks = &visit.process().node.webhooks;
-        let resent = webhooks.resend(webhook, id.0, attempts, None).await;
-        if matches!(resent, Ok(ResendOutcome::Made)) {
-            word = "console-done-delivery-resent";
-        }
-    }
+    let done = deliveries::resend_now(visit.operation(), id).await;
+    let word = match done {
+        Ok((_, true)) => "console-done-delivery-resent",
+        _ => "console-done-delivery-resent-later",
+    };
+    let back = match &done {
+        Ok((webhook, _)) => format!("/webhooks/{webhook}"),
+        Err(_) => PATH.to_owned(),
+    };
     acted(&visit, done, &back, word)
 }

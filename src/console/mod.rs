@@ -1,5 +1,5 @@
 //! The operators' console: pages on the operators' listener that are rendered on the server and work without a script. It uses
-//! [`operations`](crate::operations), and the handlers of the [`operator_api`](crate::operator_api) for what is no operation yet.
+//! [`operations`](crate::operations), and the handlers of the [`operator_api`](crate::operator_api) for the state of this process.
 //!
 //! # How to add a page
 //!

@@ -82,7 +82,7 @@ fn figures(visit: &SignedIn, account: &credit_account::Model) -> Markup {
 async fn per_day(visit: &SignedIn) -> Result<Chart<'static>, ApiError> {
     let query = format!("interval=day&timeZone={}", visit.zone().name());
     let query = Query::parse(&query);
-    let days = call_stats::read(&visit.services(), visit.tenant(), &query).await?;
+    let days = call_stats::show(visit.operation(), query).await?;
     let bar = |day: &CallInterval| Bar {
         label: visit.zone().day_of_month(day.start),
         name: visit.zone().day(visit.lang(), day.start),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_actors::webhooks::{
-    Envelope, ResendOutcome, headers,
+    Envelope, headers,
     signature::{Signer, SigningKeys},
 };
 use dikala_entities::{
@@ -25,11 +25,10 @@ use super::{
 use crate::{
     api::deliveries::{self as api, DeliveryWithAttempts},
     http::{
-        answer::Accepted,
         error::ApiError,
-        extract::{Id, RequestBody, id, word},
+        extract::{Id, id, word},
     },
-    operations::{self, deliveries::OperatorDelivery},
+    operations::deliveries::resend_now,
 };
 
 pub const PATH: &str = "/dashboard/deliveries";
@@ -192,7 +191,10 @@ async fn delivery_table(
 
 /// Time of the next probe of a failing endpoint; `None` if its circuit is closed.
 async fn probe_at(visit: &SignedIn, webhook: &webhook::Model) -> Option<Millis> {
-    let queue = visit.services().outbound.endpoint_queue(webhook.id).await?;
+    let context = visit.operation();
+    let dispatcher = &context.serving().ok()?.node.webhooks;
+    let statuses = dispatcher.statuses(vec![webhook.id]).await?;
+    let queue = statuses.get(&webhook.id)?.queue?;
     queue.probe_at.filter(|at| *at > visit.now())
 }
 
@@ -479,19 +481,10 @@ fn head(
 
 /// `POST /dashboard/deliveries/{id}/resend`: redirects to the delivery, which shows the attempt.
 pub async fn resend(visit: SignedIn, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
-    let path = format!("{PATH}/{}", id.0);
-    let sent = operations::deliveries::resend(visit.operation(), id, RequestBody::default());
-    let Accepted(OperatorDelivery {
-        webhook_id,
-        attempt_count,
-        ..
-    }) = sent.await?;
-    // The delivery is already due: if it cannot be awaited now, the dispatcher attempts it later.
-    let outbound = &visit.services().outbound;
-    let resent = outbound.resend(webhook_id, id.0, attempt_count);
-    let done = match resent.await {
-        Ok(ResendOutcome::Made) => "done-resent",
-        Ok(ResendOutcome::Waits) | Err(_) => "done-resent-later",
+    let (_, is_made) = resend_now(visit.operation(), id).await?;
+    let done = match is_made {
+        true => "done-resent",
+        false => "done-resent-later",
     };
-    Ok(visit.see(&path, done))
+    Ok(visit.see(&format!("{PATH}/{}", id.0), done))
 }

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     api::context::Services,
     audit::ChangeOrigin,
-    http::{error::ApiError, extract::TenantRequest, request_id::current_request_id},
+    http::{error::ApiError, request_id::current_request_id},
     operations::{OperationContext, Principal},
     pages::view::{PageAccount, ReaderSettings, View as Page},
 };
@@ -148,15 +148,6 @@ impl SignedIn {
     /// True if this person may change things.
     pub fn is_owner(&self) -> bool {
         self.may_change()
-    }
-
-    /// The person as the caller of an API handler.
-    pub fn caller(&self) -> TenantRequest {
-        TenantRequest {
-            tenant: self.person.tenant,
-            origin: self.origin(),
-            claim: None,
-        }
     }
 
     /// The context of an operation.

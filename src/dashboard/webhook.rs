@@ -203,7 +203,7 @@ pub async fn disable(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse,
 /// `POST /dashboard/webhooks/{id}/test`: redirects to the delivery after its first attempt.
 pub async fn test(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let nothing = RequestBody::default();
-    let sent = api_deliveries::test(visit.operation(), visit.services(), id, nothing).await?;
+    let sent = api_deliveries::test(visit.operation(), id, nothing).await?;
     Ok(visit.see(
         &format!("{}/{}", deliveries::PATH, sent.delivery.id),
         "done-webhook-tested",

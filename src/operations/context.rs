@@ -167,7 +167,7 @@ impl OperationContext {
         self.resources.serving.as_ref().map(|serving| &serving.node)
     }
 
-    pub(super) fn serving(&self) -> Result<&ServingProcess, ApiError> {
+    pub fn serving(&self) -> Result<&ServingProcess, ApiError> {
         self.resources.serving.as_deref().ok_or(ApiError::Internal)
     }
 

@@ -1,6 +1,6 @@
 //! Deliveries: lists for operators, resending one, and resending all that failed in a time.
 
-use dikala_actors::webhooks::recovery::count;
+use dikala_actors::webhooks::{ResendOutcome, recovery::count};
 use dikala_entities::{
     AuditAction, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, InstantOrDate, Millis,
     RecoveryId, TenantId, WebhookId,
@@ -27,6 +27,7 @@ use crate::{
         error::{ApiError, Missing},
         extract::{FormFields, Id, OperatorQuery, RequestBody, id, instant, word},
         field::{FieldCode, ValueFault},
+        request_id::current_trace,
     },
 };
 
@@ -198,6 +199,21 @@ pub async fn resend<V: From<delivery::Model> + Serialize>(
     let sent = write.commit(Accepted(row.into())).await?;
     context.wake_dispatcher();
     Ok(sent)
+}
+
+/// Sends a delivery again and waits for the attempt. Returns its webhook, and true if the attempt was made.
+pub async fn resend_now(
+    context: OperationContext,
+    id: Id<DeliveryId>,
+) -> Result<(WebhookId, bool), ApiError> {
+    let sent = resend::<OperatorDelivery>(context.clone(), id, RequestBody::default());
+    let Accepted(sent) = sent.await?;
+    // The delivery is already due: if it cannot be awaited now, the dispatcher attempts it later.
+    let dispatcher = &context.serving()?.node.webhooks;
+    let (webhook, made) = (sent.webhook_id, sent.attempt_count);
+    let resent = dispatcher.resend(webhook, id.0, made, current_trace());
+    let is_made = matches!(resent.await, Ok(ResendOutcome::Made));
+    Ok((webhook, is_made))
 }
 
 /// Makes a delivery due now, whatever its state.

@@ -1,7 +1,7 @@
 //! The operators' API: the command line's `tenant`, `key`, `user`, `number`, `credits`, `bridge` and `ledger` over
 //! HTTP, and whatever else running the service requires without touching the database.
 //!
-//! Most routes mount [`operations`](crate::operations); a handler here reads the process or what is no operation yet.
+//! Most routes mount [`operations`](crate::operations); a handler here reads the state of this process.
 //! [`operator::access`](crate::operator::access) has checked the access right before.
 
 pub mod actors;

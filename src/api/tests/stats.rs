@@ -298,7 +298,7 @@ async fn attempts_are_counted_by_hour_and_outcome(#[values(Sqlite, Postgres)] st
     let nowhere = OutboundUrl::parse("http://127.0.0.2:1/hook", UrlPolicy { allow_http: true });
     let gone = subscribe(nowhere.expect("an address"));
     gone.update(world.store().writer()).await.expect("moves");
-    world.services.outbound.refresh(hook);
+    world.actors.runtime.webhooks.refresh(hook);
     world.obey(bridge, call).await;
     let total = eventually("a failed attempt", async || {
         let total = shown().await["total"].clone();

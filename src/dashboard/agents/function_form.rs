@@ -138,7 +138,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::api::parameters;
+    use crate::operations::functions::parameters;
 
     #[test]
     fn what_is_given_to_begin_with_is_taken() {

@@ -20,11 +20,11 @@ use super::{
     functions::FunctionPage,
 };
 use crate::{
-    api::{control::FunctionTrial, functions as api},
     http::{
         error::ApiError,
         extract::{FunctionName, Id},
     },
+    operations::functions::{FunctionTrial, try_out},
 };
 
 const FIELDS: &Fields = &[("parameters", Shape::Json)];
@@ -221,7 +221,7 @@ pub async fn run(
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
     let tried = match form::body(&typed, FIELDS) {
-        Ok(body) => api::try_out(&visit.services(), &found.function, &body).await,
+        Ok(body) => try_out(&visit.operation(), &found.function, &body).await,
         Err(error) => Err(error),
     };
     match tried {

@@ -19,15 +19,12 @@ use super::{
     path_of as agents_path,
 };
 use crate::{
-    api::{
-        function_stats::{self, FunctionCircuitState, FunctionStats},
-        functions as api,
-    },
+    api::function_stats::{self, FunctionCircuitState, FunctionStats},
     http::{
         error::{ApiError, Missing},
         extract::{FunctionName, Id},
     },
-    operations::agents::tools,
+    operations::{agents::tools, functions},
 };
 
 /// Last path segment of the page for a new function.
@@ -69,7 +66,7 @@ impl FunctionPage {
     ) -> Result<Self, ApiError> {
         let agent = find(visit, id).await?;
         let db = visit.store().api_reader();
-        let function = match (api::find(db, &agent, &name.0).await, name.0.parse()) {
+        let function = match (functions::find(db, &agent, &name.0).await, name.0.parse()) {
             (Err(ApiError::NotFound(_)), Ok(id)) => by_id(visit, &agent, id).await?,
             (found, _) => found?,
         };
@@ -195,7 +192,7 @@ pub async fn create(
 ) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
     let (body, unread) = form::body_and_unread(&typed, FIELDS);
-    let made = api::create(visit.operation(), id, body).await;
+    let made = functions::create(visit.operation(), id, body).await;
     let made = made.map_err(|error| unread.beside(error));
     match made {
         Ok(created) => {
@@ -229,7 +226,7 @@ async fn content(
     found: &FunctionPage,
     filled: &FormState,
 ) -> Result<Markup, ApiError> {
-    let stats = function_stats::of(&visit.services(), &found.function).await?;
+    let stats = function_stats::of(&visit.operation(), &found.function).await?;
     Ok(html! {
         (belongs_to(&visit.t("calls-agent"), &agents_path(found.agent.id), &found.agent.name))
         @if !found.is_enabled() {
@@ -307,7 +304,7 @@ pub async fn save(
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
     let (body, unread) = form::body_and_unread(&typed, FIELDS);
-    let saved = api::update(visit.operation(), id, found.api_name(), body).await;
+    let saved = functions::update(visit.operation(), id, found.api_name(), body).await;
     let saved = saved.map_err(|error| unread.beside(error));
     match saved {
         Ok(function) => {
@@ -351,6 +348,6 @@ pub async fn delete(
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
-    api::delete(visit.operation(), id, found.api_name()).await?;
+    functions::delete(visit.operation(), id, found.api_name()).await?;
     Ok(visit.see(&agents_path(found.agent.id), "done-function-deleted"))
 }

@@ -128,7 +128,7 @@ async fn figures(
         "interval={interval}&timeZone={}&from={from}&to={to}",
         visit.zone().name()
     );
-    call_stats::read(&visit.services(), visit.tenant(), &Query::parse(&query)).await
+    call_stats::show(visit.operation(), Query::parse(&query)).await
 }
 
 async fn credit(visit: &SignedIn) -> Result<CreditSummary, DbErr> {

@@ -2,7 +2,6 @@
 //! faults at once.
 
 mod body;
-mod caller;
 mod form;
 mod json;
 mod parse;
@@ -10,7 +9,6 @@ mod path;
 mod query;
 
 pub use body::RequestBody;
-pub use caller::TenantRequest;
 pub use form::{FormFields, FormReader, ParseResult};
 pub use parse::{
     BlankRule, LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, boolean, digits, e164, id, instant, integer,
