@@ -61,7 +61,7 @@ pub async fn list(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse,
 pub async fn part(visit: &ConsoleView, typed: &FormValues) -> Result<Markup, ApiError> {
     let list = List::new(PATH, FILTERS, typed);
     let asked = list.query_of()?;
-    let found = webhook_status::list(visit.process(), visit.operation(), asked).await?;
+    let found = webhook_status::list(visit.operation(), asked).await?;
     let db = visit.store().api_reader();
     let names = TenantNames::of(db, found.webhooks.iter().map(|of| of.view.tenant_id)).await?;
     let row = |of: &WebhookStanding| {
@@ -147,7 +147,7 @@ pub async fn show(
     id: Id<WebhookId>,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let of = webhook_status::one(&visit.process(), visit.operation(), id).await?;
+    let of = webhook_status::one(visit.operation(), id).await?;
     let facts = facts(&visit, &of).await?;
     let path = format!("{PATH}/{}", id.0);
     let list = List::new(&path, &["status"], &typed);
@@ -173,7 +173,7 @@ pub async fn show(
 pub async fn part_of_one(visit: &ConsoleView, typed: &FormValues) -> Result<Markup, ApiError> {
     let id = typed.text("id").and_then(|id| id.parse().ok());
     let id = Id(id.ok_or(ApiError::NotFound(Missing::Webhook))?);
-    let of = webhook_status::one(&visit.process(), visit.operation(), id).await?;
+    let of = webhook_status::one(visit.operation(), id).await?;
     facts(visit, &of).await
 }
 

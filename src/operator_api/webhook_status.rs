@@ -2,14 +2,12 @@
 
 use std::collections::HashMap;
 
-use actix_web::web::Data;
 use dikala_actors::webhooks::webhook_status::{self, LastAnswer};
 use dikala_entities::{Millis, WebhookId};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::context::OperatorContext;
 use crate::{
     http::{
         error::ApiError,
@@ -106,44 +104,38 @@ impl From<LastAnswer> for WebhookAnswer {
     }
 }
 
-/// `GET /webhooks`: a page of webhooks with their status.
+/// A page of webhooks with their status.
 pub async fn list(
-    process: Data<OperatorContext>,
     context: OperationContext,
     query: OperatorQuery,
 ) -> Result<StandingList, ApiError> {
-    let found = health::list(context, query).await?;
+    let found = health::list(context.clone(), query).await?;
     let page = PageRange {
         limit: found.limit,
         offset: found.offset,
     };
-    let statuses = of(&process, found.webhooks).await?;
+    let statuses = of(&context, found.webhooks).await?;
     Ok(StandingList::new(page, statuses, found.has_more))
 }
 
 /// The status of one webhook.
 pub async fn one(
-    process: &OperatorContext,
     context: OperationContext,
     id: Id<WebhookId>,
 ) -> Result<WebhookStanding, ApiError> {
-    let webhook = health::show(context, id).await?;
-    let mut statuses = of(process, vec![webhook]).await?;
+    let webhook = health::show(context.clone(), id).await?;
+    let mut statuses = of(&context, vec![webhook]).await?;
     statuses.pop().ok_or(ApiError::Internal)
 }
 
 async fn of(
-    process: &OperatorContext,
+    context: &OperationContext,
     views: Vec<WebhookView>,
-) -> Result<Vec<WebhookStanding>, DbErr> {
+) -> Result<Vec<WebhookStanding>, ApiError> {
     let ids: Vec<WebhookId> = views.iter().map(|view| view.id).collect();
-    let due = due(process.node.store.api_reader(), &ids, process.now()).await?;
-    let statuses = process
-        .node
-        .webhooks
-        .statuses(ids)
-        .await
-        .unwrap_or_default();
+    let due = due(context.store().api_reader(), &ids, context.now).await?;
+    let dispatcher = &context.serving()?.node.webhooks;
+    let statuses = dispatcher.statuses(ids).await.unwrap_or_default();
     let standing = |view: WebhookView| {
         let (due, oldest_due_at) = due.get(&view.id).copied().unwrap_or_default();
         let status = statuses.get(&view.id).copied().unwrap_or_default();
