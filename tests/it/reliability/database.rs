@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use dikala_testkit::{OwnPostgres, Stop, within};
+use dikala_testkit::{OwnPostgres, Stop};
 use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{
@@ -16,9 +16,6 @@ use crate::support::{
     link::{DatabaseLink, LostPart},
     prelude::*,
 };
-
-/// Maximum time from PostgreSQL's return to the first acknowledgement: ten seconds, and more on a busy machine.
-const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Nodes on their own PostgreSQL, all behind one link that can fail; `None` if PostgreSQL is not installed.
 async fn behind_a_link(wanted: FleetSettings) -> Option<(Fleet, DatabaseLink, OwnPostgres)> {
@@ -38,10 +35,7 @@ async fn meanwhile<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 /// PostgreSQL is back: waits for the first acknowledgement.
 async fn goes_on(load: &FaultLoad, form: FaultForm, what: &str) {
     let back = Instant::now();
-    let first = within(FIRST_SUCCESS_WITHIN, what, async || {
-        load.journal.first_after(back)
-    })
-    .await;
+    let first = eventually(what, async || load.journal.first_after(back)).await;
     println!("  {what}: the first success {first:.1?} after it is back");
     // The backlog of this outage is processed before the next one.
     let acknowledgements = if form == Short { 100 } else { 5_000 };
