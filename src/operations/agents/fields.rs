@@ -1,5 +1,5 @@
-//! The fields of an agent: how they are described, read, shown, audited and edited. Only their columns
-//! (`entities/src/tables/agent.rs`) and the words of the form (`src/pages/locales`) are elsewhere.
+//! The fields of an agent: how they are described, read, shown, audited and edited. CONTRIBUTING says what a new field
+//! takes besides its line here.
 
 use dikala_actors::calls::settings::BUILT_IN_TOOLS;
 use dikala_entities::{
@@ -209,8 +209,16 @@ pub const FIELDS: &[AgentField] = &[
 /// The fields in the order of the form: the greeting before the voice, and the tools before the escalation number.
 pub fn in_form() -> Vec<AgentField> {
     let mut fields = FIELDS.to_vec();
-    fields.swap(2, 3);
-    fields.swap(6, 7);
+    let pairs = [
+        ("greetingText", "voiceId"),
+        ("toolsEnabled", "escalationNumber"),
+    ];
+    for (before, after) in pairs {
+        let place = |name| fields.iter().position(|field| field.name == name);
+        if let (Some(before), Some(after)) = (place(before), place(after)) {
+            fields.swap(before, after);
+        }
+    }
     fields
 }
 

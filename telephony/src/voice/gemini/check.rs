@@ -44,13 +44,9 @@ async fn set_up(settings: &settings::GeminiSettings, trust: &Trust) -> Result<()
         id: "check".to_owned(),
         name: "check".to_owned(),
         system_prompt: "You answer a telephone.".to_owned(),
-        voice_id: None,
-        greeting_text: None,
         language: "id".to_owned(),
-        max_call_duration_minutes: 1,
-        escalation_number: None,
         tools: vec!["end_call".to_owned()],
-        functions: Vec::new(),
+        ..CallAgent::default()
     };
     let setup = Persona::new(agent, &settings.model).setup(SessionStart::Fresh(""));
     let setup = serde_json::to_string(&setup).map_err(|error| error.to_string())?;
