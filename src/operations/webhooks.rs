@@ -255,7 +255,11 @@ pub async fn update(
     })?;
     let mut row = webhook::Model {
         url: wanted.url,
-        events: events_json(&wanted.events.0),
+        // Kept as they are if not changed: a later release may have written a kind that this one does not know.
+        events: match wanted.events == EventKinds::of(&before) {
+            true => before.events.clone(),
+            false => events_json(&wanted.events.0),
+        },
         is_active: wanted.is_active,
         ..before.clone()
     };
