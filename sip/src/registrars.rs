@@ -8,7 +8,8 @@ use std::{
 
 use crate::{settings::Trunk, transport::Flow};
 
-/// Address of each trunk's registrar, by the trunk's name; two trunks may share a registrar.
+/// The address that each trunk's REGISTER went to, by the trunk's name; two trunks may share a registrar. Calls from there are
+/// admitted, and the trunk's credentials may go there.
 #[derive(Debug, Default)]
 pub struct Registrars(Mutex<HashMap<String, SocketAddr>>);
 

@@ -51,8 +51,8 @@ impl Call {
         }
     }
 
-    /// Repeats a challenged request once, with credentials. Only the trunk gets them: others could use the response to guess the
-    /// password.
+    /// Repeats a challenged request once, with credentials. Only the call's own trunk gets them: others could use the response to
+    /// guess the password.
     pub(super) async fn prove(
         &mut self,
         asked: &PendingRequest,
@@ -73,8 +73,9 @@ impl Call {
 
     fn is_of_the_trunk(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
-        let mut nets = self.caller.trunk.addresses.iter();
-        self.shared.registrars.have(ip) || nets.any(|net| net.contains(&ip))
+        let trunk = &self.caller.trunk;
+        let is_registrar = self.shared.registrars.address_of(&trunk.name) == Some(ip);
+        is_registrar || trunk.addresses.iter().any(|net| net.contains(&ip))
     }
 
     /// Acknowledges the 2xx to an INVITE of ours, and every retransmission of it.
