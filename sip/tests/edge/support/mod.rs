@@ -19,7 +19,7 @@ pub use self::{
 use std::time::Duration;
 
 /// The longest wait for anything.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until this holds.
 pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
