@@ -2,7 +2,7 @@
 //! without the rest.
 //!
 //! The [`CreditLedger`] actor gathers postings while a batch is being written. `batch` plans the minutes of all postings
-//! ([`ledger`](crate::ledger)), makes their `call_writes`, and writes both in one transaction. `locked` keeps tenants with locked
+//! ([`ledger`]), makes their `call_writes`, and writes both in one transaction. `locked` keeps tenants with locked
 //! rows from delaying others. `booking` is an operator's booking.
 
 mod actor;
