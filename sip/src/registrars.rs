@@ -38,6 +38,13 @@ impl Registrars {
         address.map(|address| address.ip().to_canonical())
     }
 
+    /// True if this address belongs to the trunk: it is one of its `addresses`, or that of its own registrar.
+    pub fn is_of(&self, trunk: &Trunk, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.address_of(&trunk.name) == Some(ip)
+            || trunk.addresses.iter().any(|net| net.contains(&ip))
+    }
+
     /// True if a registrar has this address.
     pub fn have(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
@@ -79,4 +86,32 @@ impl Registrars {
 /// True if the flow's peer is this registrar. A connection that a registrar opened has another source port.
 fn is_at(registrar: SocketAddr, flow: &Flow) -> bool {
     registrar == flow.remote || flow.is_reliable() && registrar.ip() == flow.remote.ip()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registrar_of_another_trunk_is_not_the_trunks() {
+        let trunk = Trunk {
+            name: "carrier".to_owned(),
+            addresses: vec!["192.0.2.0/24".parse().expect("a net")],
+            credentials: None,
+            register: None,
+            prefix: None,
+        };
+        let registrars = Registrars::default();
+        registrars.add("carrier", "198.51.100.1:5060".parse().expect("an address"));
+        registrars.add("other", "203.0.113.1:5060".parse().expect("an address"));
+        for (ip, expected) in [
+            ("192.0.2.7", true),
+            ("198.51.100.1", true),
+            ("::ffff:198.51.100.1", true),
+            ("203.0.113.1", false),
+        ] {
+            let ip = ip.parse().expect("an address");
+            assert_eq!(registrars.is_of(&trunk, ip), expected, "{ip}");
+        }
+    }
 }

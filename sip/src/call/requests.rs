@@ -72,10 +72,7 @@ impl Call {
     }
 
     fn is_of_the_trunk(&self, ip: IpAddr) -> bool {
-        let ip = ip.to_canonical();
-        let trunk = &self.caller.trunk;
-        let is_registrar = self.shared.registrars.address_of(&trunk.name) == Some(ip);
-        is_registrar || trunk.addresses.iter().any(|net| net.contains(&ip))
+        self.shared.registrars.is_of(&self.caller.trunk, ip)
     }
 
     /// Acknowledges the 2xx to an INVITE of ours, and every retransmission of it.
