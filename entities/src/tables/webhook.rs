@@ -78,7 +78,9 @@ impl Model {
     }
 
     pub fn event_kinds(&self) -> Vec<EventKind> {
-        serde_json::from_str(&self.events).unwrap_or_default()
+        let words: Vec<serde_json::Value> = serde_json::from_str(&self.events).unwrap_or_default();
+        let known = words.into_iter().map(serde_json::from_value);
+        known.filter_map(Result::ok).collect()
     }
 }
 

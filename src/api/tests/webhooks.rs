@@ -3,7 +3,7 @@
 use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{SecretPlace, WebhookId, webhook};
 use futures_util::future::join_all;
-use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait};
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 
 use super::prelude::*;
@@ -182,6 +182,24 @@ async fn a_patch_changes_and_enables_again(#[values(Sqlite, Postgres)] store: St
             .fields(),
         ["url blocked_address"]
     );
+}
+
+/// While two releases serve side by side, the newer one may store a kind that the older one cannot read.
+#[rstest]
+#[actix_web::test]
+async fn a_kind_of_a_later_release_survives_a_patch(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let made = world.post("/webhooks", sample()).await;
+    let path = format!("/webhooks/{}", made.id());
+    let mut later = row(&world, &made.id()).await.into_active_model();
+    let events = r#"["call.ended","call.invented"]"#;
+    later.events = Set(events.to_owned());
+    later.update(world.store().writer()).await.expect("updates");
+    let shown = world.get(&path).await.json();
+    assert_eq!(shown["events"], json!(["call.ended"]));
+    let changed = world.patch(&path, json!({"isActive": false})).await;
+    assert_eq!(changed.status, 200, "{}", changed.text);
+    assert_eq!(row(&world, &made.id()).await.events, events);
 }
 
 #[rstest]
