@@ -191,15 +191,23 @@ pub(super) fn closed(frame: Option<CloseFrame>, key: &str) -> CloseReason {
     }
 }
 
-/// Text of the service on one line, with the API key removed.
+/// Text of the service on one line, in ASCII, without the API key and without numbers, which may be telephone numbers.
 fn shown(text: &str, key: &str) -> String {
     let text = match key {
         "" => text.to_owned(),
         key => text.replace(key, "…"),
     };
-    text.chars()
-        .map(|each| if each.is_control() { ' ' } else { each })
-        .collect()
+    let one_line = |each: char| match each {
+        '…' | ' '..='~' => each,
+        _ => ' ',
+    };
+    let line: String = text.chars().map(one_line).collect();
+    let is_number = |word: &str| word.bytes().filter(u8::is_ascii_digit).count() >= 6;
+    let words = line.split(' ').map(|word| match is_number(word) {
+        true => "…",
+        false => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn gone(words: &str) -> CloseReason {
@@ -238,6 +246,14 @@ mod tests {
             "the service closed the connection with 1008 no access for …"
         );
         assert!(why.refused);
+        let frame = CloseFrame {
+            code: CloseCode::Policy,
+            reason: "caller +6281234567890 is\u{202e} 42".into(),
+        };
+        assert_eq!(
+            closed(Some(frame), "").words,
+            "the service closed the connection with 1008 caller … is  42"
+        );
         assert!(!closed(None, "key-1234").refused);
     }
 }
