@@ -4,6 +4,7 @@
 //! - [`tables`]: one file per table; every read on behalf of a tenant starts with the tenant ([`OfTenant`]).
 //! - [`batch`]: many rows in one statement; [`rows`]: rows as one JSON parameter.
 //! - [`store`]: the connections, and how a write transaction begins on each database.
+//! - [`foreign_json`]: reads JSON from outside.
 //! - [`nesting`]: the limit of nesting in JSON from outside.
 //! - [`vault`]: secrets at rest.
 //!
@@ -12,6 +13,7 @@
 #![warn(unreachable_pub)]
 
 pub mod batch;
+pub mod foreign_json;
 pub mod nesting;
 pub mod rows;
 pub mod store;

@@ -3,7 +3,7 @@
 
 use actix_web::{Error, HttpResponse, web};
 use dikala_actors::bridges::Poll;
-use dikala_entities::BridgeId;
+use dikala_entities::{BridgeId, foreign_json};
 use dikala_protocol::{Command, MESSAGES_MAX};
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ async fn commands_for(runtime: &Runtime, bridge: BridgeId, poll: &Poll) -> Vec<C
 
 fn parse(body: &[u8]) -> Result<Vec<Value>, ApiError> {
     let body: Value =
-        serde_json::from_slice(body).map_err(|error| ApiError::InvalidJson(error.to_string()))?;
+        foreign_json::value(body).map_err(|error| ApiError::InvalidJson(error.to_string()))?;
     match body.get("messages") {
         Some(Value::Array(messages)) if (1..=MESSAGES_MAX).contains(&messages.len()) => {
             Ok(messages.clone())

@@ -10,7 +10,7 @@ use dikala_actors::{
     bridges::BridgeSocket,
     traces::{for_request, request_id},
 };
-use dikala_entities::{BridgeId, CommandId, Millis};
+use dikala_entities::{BridgeId, CommandId, Millis, foreign_json};
 use dikala_protocol::{BridgeMessage, MESSAGE_BYTES_MAX, SUBPROTOCOL};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use tokio::{
@@ -335,9 +335,9 @@ async fn admitted(
 
 /// Adds the frame's message id to a refusal, if it has one.
 fn refusal_of(refusal: MessageRefusal, frame: &[u8]) -> MessageRefusal {
-    match serde_json::from_slice(frame) {
+    match foreign_json::value(frame) {
         Ok(message) => refusal.of(&message),
-        Err(_) => refusal,
+        Err(_) => refusal.of(&protocol::id_alone(frame)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Finds positions in a JSON text, so that errors can be shown beside their lines. Pure.
 
-use serde_json::Value;
+use dikala_entities::foreign_json;
 
 /// Lines shown before and after an error's line.
 const AROUND: usize = 1;
@@ -16,7 +16,7 @@ pub struct Position {
 
 /// The position of a syntax error and the parser's message, in English; `None` if the text is valid JSON.
 pub fn broken(text: &str) -> Option<(Position, String)> {
-    let error = serde_json::from_str::<Value>(text).err()?;
+    let error = foreign_json::value(text.as_bytes()).err()?;
     let told = error.to_string();
     let reason = told.split(" at line ").next().unwrap_or_default();
     let line = error.line().max(1);
@@ -193,6 +193,7 @@ impl Search<'_> {
 mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
+    use serde_json::Value;
 
     use super::*;
 

@@ -4,6 +4,7 @@
 use std::future::{Ready, ready};
 
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload};
+use dikala_entities::foreign_json;
 use serde_json::{Map, Value};
 
 use super::faults;
@@ -211,7 +212,7 @@ fn value(typed: &FormValues, name: &str, shape: Shape) -> Result<Value, FieldErr
             .map_or_else(|_| text.into(), Value::from),
         Shape::Switch => typed.text(name).is_some().into(),
         Shape::Words => typed.all(name).collect(),
-        Shape::Json => serde_json::from_str(text).map_err(|error| {
+        Shape::Json => foreign_json::value(text.as_bytes()).map_err(|error| {
             let predicate = format!(
                 "is not JSON: line {}, column {} cannot be read",
                 error.line(),

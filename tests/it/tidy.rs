@@ -42,6 +42,7 @@ const PURE: &[&str] = &[
     "actors/src/webhooks/attempt/signature.rs",
     "actors/src/webhooks/retry.rs",
     "actors/src/webhooks/scheduler",
+    "entities/src/foreign_json.rs",
     "entities/src/nesting.rs",
     "protocol/src/client/events.rs",
     "protocol/src/client/exchange.rs",

@@ -5,7 +5,7 @@ use awc::http::{
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 use bytes::Bytes;
-use dikala_entities::{CallId, FunctionMethod, nesting};
+use dikala_entities::{CallId, FunctionMethod, foreign_json, nesting};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -136,7 +136,7 @@ pub(super) fn outcome_of(answer: &Exchange) -> Outcome {
             "The answer of the function's endpoint is larger than 64 KiB.",
         );
     }
-    match serde_json::from_slice::<Map<String, Value>>(&answer.body) {
+    match foreign_json::object(&answer.body) {
         Ok(result) if nesting::fits(&result) => Outcome::Ok { result },
         Ok(_) => Outcome::error(
             FaultCode::InvalidResponse,
@@ -181,6 +181,11 @@ mod tests {
             (200, b"null", FaultCode::InvalidResponse),
             (200, b"\xff\xfe", FaultCode::InvalidResponse),
             (200, b"{\"a\":1e999}", FaultCode::InvalidResponse),
+            (
+                200,
+                br#"{"$serde_json::private::RawValue":"1"}"#,
+                FaultCode::InvalidResponse,
+            ),
             (302, b"{}", FaultCode::HttpStatus),
             (404, b"{}", FaultCode::HttpStatus),
             (500, b"{}", FaultCode::HttpStatus),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dikala_entities::{CallId, CallStatus, HangupReason};
+use dikala_entities::{CallId, CallStatus, HangupReason, foreign_json};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -97,9 +97,7 @@ impl ReadError {
 
 /// Parses a frame. `None` if it is neither reply nor command, or of an unknown kind.
 pub(super) fn read(text: &str) -> Option<ServiceFrame> {
-    let Value::Object(mut fields) = serde_json::from_str(text).ok()? else {
-        return None;
-    };
+    let mut fields = foreign_json::object(text.as_bytes()).ok()?;
     let Some(to) = fields.get("replyTo") else {
         let command = serde_json::from_value(Value::Object(fields)).ok()?;
         return Some(ServiceFrame::Command(command));

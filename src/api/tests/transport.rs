@@ -268,4 +268,8 @@ async fn nul_and_deep_or_strange_values_never_reach_the_store(
         reply.fields(),
         ["status invalid_format", "from invalid_format"]
     );
+    // The JSON library would read what is in the string, without any limit of depth.
+    let hidden = json!({"name": "a", "systemPrompt": "x", "voiceId": {"$serde_json::private::RawValue": "[[1]]"}});
+    let reply = world.post("/agents", hidden).await;
+    assert_eq!((reply.status, &*reply.code()), (400, "invalid_json"));
 }

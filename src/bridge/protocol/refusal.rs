@@ -1,8 +1,10 @@
 //! Refusals: the error replies to messages that were not carried out.
 
 use dikala_actors::calls::CallError;
+use dikala_entities::foreign_json;
 use dikala_protocol::{BridgeMessage, ErrorCode, ReplyError, read, reply::error_reply};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::queue_key::QueueKey;
 
@@ -18,10 +20,26 @@ pub struct MessageRefusal {
 
 /// Parses the text of one message.
 pub fn parse_text(text: &[u8]) -> Result<BridgeMessage, MessageRefusal> {
-    match serde_json::from_slice::<Value>(text) {
+    match foreign_json::value(text) {
         Ok(value) => parse(&value),
-        Err(_) => Err(ReplyError::invalid("The frame is not a JSON object.").into()),
+        Err(_) => {
+            let words = "The frame is not a JSON object, or a name in it is reserved.";
+            let refusal = MessageRefusal::from(ReplyError::invalid(words));
+            Err(refusal.of(&id_alone(text)))
+        }
     }
+}
+
+/// The names of a message that cannot be read whole: its id and its call, so that the refusal can be answered in order.
+pub fn id_alone(text: &[u8]) -> Value {
+    #[derive(Default, Deserialize, Serialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Names {
+        id: Option<String>,
+        call_id: Option<String>,
+        bridge_call_id: Option<String>,
+    }
+    json!(serde_json::from_slice::<Names>(text).unwrap_or_default())
 }
 
 /// Parses one message.
@@ -121,5 +139,10 @@ mod tests {
         assert_eq!(json["error"]["code"], "unknown_type");
         let json = MessageRefusal::too_large().to_json();
         assert_eq!(json["replyTo"], Value::Null);
+        let hidden = br#"{"id":"9","type":"call.function","callId":"c","parameters":{"$serde_json::private::RawValue":"x"}}"#;
+        let refusal = parse_text(hidden).expect_err("the name is reserved");
+        assert_eq!(refusal.to_json()["replyTo"], "9");
+        let refusal = parse_text(b"{").expect_err("is no JSON");
+        assert_eq!(refusal.id, None);
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, dev::Server, web};
 use dikala_actors::webhooks::signature::Signer;
-use dikala_entities::Secret;
+use dikala_entities::{Secret, foreign_json};
 use serde_json::{Value, json};
 
 /// Path of an endpoint that always fails, so that the demo shows failing deliveries.
@@ -58,7 +58,7 @@ async fn hook(
         eprintln!("a webhook with a wrong signature was refused");
         return HttpResponse::Unauthorized().finish();
     }
-    if let Ok(event) = serde_json::from_slice::<Value>(&body) {
+    if let Ok(event) = foreign_json::value(&body) {
         // Standard output is closed; the events are in the store anyway.
         let _ = crate::cli::print(&describe(&event));
     }

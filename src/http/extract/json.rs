@@ -1,5 +1,6 @@
 //! Parses JSON with limits that the parser lacks.
 
+use dikala_entities::foreign_json;
 use serde_json::{Map, Value};
 
 use crate::http::error::ApiError;
@@ -21,7 +22,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
         return Err(too_deep());
     }
     // The parser's message holds line and column, and none of the content.
-    serde_json::from_str(text).map_err(|error| ApiError::InvalidJson(error.to_string()))
+    foreign_json::value(bytes).map_err(|error| ApiError::InvalidJson(error.to_string()))
 }
 
 fn too_deep() -> ApiError {

@@ -1,5 +1,6 @@
 //! Messages from the model. Unknown names are ignored, and one message may contain any of these fields.
 
+use dikala_entities::foreign_json;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -96,7 +97,7 @@ pub(in crate::voice::gemini) struct ModelFunctionCall {
     pub id: Option<String>,
     #[serde(deserialize_with = "null_is_empty")]
     pub name: String,
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "arguments")]
     pub args: Map<String, Value>,
 }
 
@@ -110,7 +111,7 @@ pub(in crate::voice::gemini) struct ToolCallCancellation {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::voice::gemini) struct GoAway {
-    #[serde(alias = "time_left")]
+    #[serde(alias = "time_left", deserialize_with = "foreign_json::field")]
     time_left: Option<Value>,
 }
 
@@ -163,6 +164,10 @@ impl GoAway {
     }
 }
 
+fn arguments<'de, D: Deserializer<'de>>(from: D) -> Result<Map<String, Value>, D::Error> {
+    foreign_json::field::<D, Option<_>>(from).map(Option::unwrap_or_default)
+}
+
 /// True for anything but null: `setupComplete` is an empty object.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::<serde::de::IgnoredAny>::deserialize(deserializer)?.is_some())
@@ -200,6 +205,23 @@ mod tests {
             assert_eq!(parts[0].inline_data.as_ref().unwrap().data, "AAA=");
             assert_eq!(content.input_transcription.unwrap().text, "halo");
             assert_eq!(content.turn_complete, Some(true));
+        }
+    }
+
+    #[test]
+    fn json_in_strings_is_not_read() {
+        let hidden = r#"{"$serde_json::private::RawValue":"[1]"}"#;
+        let call = |args: &str| {
+            format!(r#"{{"toolCall":{{"functionCalls":[{{"name":"f","args":{args}}}]}}}}"#)
+        };
+        assert!(super::read(call(r#"{"a":1}"#).as_bytes()).is_some());
+        assert!(super::read(call("null").as_bytes()).is_some());
+        for text in [
+            call(hidden),
+            call(&format!(r#"{{"a":[{hidden}]}}"#)),
+            format!(r#"{{"goAway":{{"timeLeft":{hidden}}}}}"#),
+        ] {
+            assert!(super::read(text.as_bytes()).is_none(), "{text}");
         }
     }
 
