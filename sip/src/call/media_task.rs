@@ -34,7 +34,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Longer packets are dropped; audio packets are far shorter.
 const PACKET_BYTES_MAX: usize = 2_048;
 /// Part of the channel that is reserved for events other than audio, which must not be lost.
-const KEPT_FOR_EVENTS: usize = 64;
+pub(super) const KEPT_FOR_EVENTS: usize = 64;
 
 /// A command to a call's media.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ pub fn start(
     })
 }
 
-/// Runs a call's media. An error or a panic in a codec ends this call only.
+/// Runs a call's media. An error or a panic in a codec ends this call only, and the call is told.
 async fn guarded(media: impl Future<Output = io::Result<()>>, told: mpsc::Sender<LegEvent>) {
     match AssertUnwindSafe(media).catch_unwind().await {
         Ok(Ok(())) => return,
@@ -149,6 +149,7 @@ impl MediaTask {
         let (mut packet, mut report) = ([0; PACKET_BYTES_MAX + 1], [0; PACKET_BYTES_MAX + 1]);
         let mut heard = Vec::new();
         let mut speaking = true;
+        let mut outcome = Ok(());
         loop {
             tokio::select! {
                 biased;
@@ -187,6 +188,7 @@ impl MediaTask {
                 },
             }
             if !self.report_events(&mut heard) {
+                outcome = Err(io::Error::other("its events are not read"));
                 break;
             }
         }
@@ -197,7 +199,7 @@ impl MediaTask {
         count(&counters.packets, all.received);
         count(&counters.packets_lost, all.lost);
         count(&counters.packets_late, all.late);
-        Ok(())
+        outcome
     }
 
     fn tick(&mut self, heard: &mut Vec<StreamEvent>) {
@@ -262,9 +264,12 @@ impl MediaTask {
             Control::Pause => self.stream.pause(),
             Control::Continue => self.stream.go_on(),
             Control::Flush => {
-                // Speech that is still in the channel is flushed, too.
+                // Speech that is still in the channel is flushed, too. Only the work for its samples is saved.
                 while let Ok(speech) = self.speech.try_recv() {
-                    self.say(speech);
+                    match speech {
+                        Speech::Audio(_) => self.stream.say(&[]),
+                        Speech::Mark(_) | Speech::Key(_) => self.say(speech),
+                    }
                 }
                 self.stream.flush(heard);
             }

@@ -35,7 +35,10 @@ use crate::{
     },
     leg::{Leg, LegEvent, OfferedCall, Order, Speech},
     lines::LinePermit,
-    media::sdp::{MediaTerms, codec_name},
+    media::{
+        playout::MARKS_MAX,
+        sdp::{MediaTerms, codec_name},
+    },
     message::{Headers, NameAddr, SipRequest, SipResponse},
     numbers,
     settings::Trunk,
@@ -49,6 +52,8 @@ const ORDERS: usize = 32;
 /// Pieces of 20 to 100 ms, besides those in the playout queue.
 const SPEECH: usize = 16;
 const EVENTS: usize = 512;
+// All marks may be played in one tick.
+const _: () = assert!(MARKS_MAX + SPEECH + media_task::KEPT_FOR_EVENTS < EVENTS);
 const INBOX: usize = 32;
 /// The longest id of a call.
 const ID_CHARS_MAX: usize = 128;

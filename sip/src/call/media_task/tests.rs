@@ -95,6 +95,40 @@ async fn who_listens_may_come_later() {
         .expect("the caller is heard");
 }
 
+/// More events than the leg's channel holds end the media, and the call is told as soon as it reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_too_late_is_told_that_the_media_is_lost() {
+    let phone = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let here = phone.local_addr().expect("bound");
+    let shared = shared();
+    let sockets = MediaSockets::bind(&shared.settings.rtp_ports, here.ip()).expect("a pair");
+    let (speech, spoken) = mpsc::channel(8);
+    let (events, mut happened) = mpsc::channel(2);
+    let media = start(&shared, sockets, terms(here), here.ip(), spoken, events);
+    let MediaHandle { control, .. } = media.expect("media");
+    control.send(Control::Begin).await.expect("begins");
+    // The task stops reading when it ends.
+    let speaks = async {
+        for mark in 0.. {
+            if speech.send(Speech::Mark(mark)).await.is_err() {
+                return;
+            }
+        }
+    };
+    let speaks = tokio::time::timeout(PATIENCE, speaks).await;
+    speaks.expect("the media ends");
+    let reads = async {
+        while let Some(event) = happened.recv().await {
+            if event == LegEvent::MediaLost {
+                return true;
+            }
+        }
+        false
+    };
+    let told = tokio::time::timeout(PATIENCE, reads).await;
+    assert_eq!(told, Ok(true));
+}
+
 #[tokio::test]
 async fn a_codec_that_panics_ends_its_call() {
     let broken = async { Err(io::Error::other("no socket")) };

@@ -12,7 +12,8 @@ use super::fir::Resampler;
 
 /// Queued speech from which no more is accepted.
 const WAITING_MAX_MS: u64 = 30_000;
-const MARKS_MAX: usize = 1_024;
+/// Marks that wait. All of them may be played in one tick, and their events have to fit into the leg's channel.
+pub(crate) const MARKS_MAX: usize = 256;
 const FADE_MS: usize = 5;
 
 /// The sample rate of frames.
