@@ -8,4 +8,4 @@ mod session;
 pub use phrases::Phrase;
 use phrases::is_indonesian;
 pub use scripted::Scripted;
-pub use session::{Provider, Usage, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup};
+pub use session::{Provider, ToolOutcome, Usage, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup};

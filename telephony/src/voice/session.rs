@@ -1,7 +1,9 @@
 //! The interface between a call's task and a voice.
 
+use std::sync::Arc;
+
 use dikala_protocol::CallAgent;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 /// Opens voice sessions. There is one for the whole bridge.
@@ -36,16 +38,45 @@ pub enum VoiceInput {
     Keys(String),
     /// The call is about to end: the agent is to say goodbye. The text for the agent gives reason and time left.
     Goodbye(String),
-    /// The outcome of a function for the model, `{"output": …}` or `{"error": {"code", "message"}}`. Every [`VoiceEvent::Tool`] gets
-    /// one, cancelled ones too, unless the call ends before.
-    ToolOutcome {
-        id: String,
-        outcome: Map<String, Value>,
-    },
+    /// The outcome of a tool call for the model. Every [`VoiceEvent::Tool`] gets one, cancelled ones too, unless the call ends
+    /// before.
+    ToolOutcome { id: String, outcome: ToolOutcome },
     /// The caller interrupted, and has heard this much of the speech.
     Interrupted { played_ms: u64 },
     /// Requests a summary in a few sentences. If the voice can, [`VoiceEvent::Summary`] follows, and no more speech.
     Summarise,
+}
+
+/// The outcome of a tool call: `{"output": …}`, where the output says something, or `{"error": {"code", "message"}}`.
+///
+/// It is JSON text, because values take up to a hundred times the memory of their text. Clones share it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOutcome(Arc<str>);
+
+impl ToolOutcome {
+    /// An empty output becomes `{"done": true}`: a model that is told nothing may call again (Gemini 3.8 does).
+    pub(crate) fn success(output: Value) -> Self {
+        let says_nothing = output.as_object().is_none_or(Map::is_empty);
+        let output = if says_nothing {
+            json!({"done": true})
+        } else {
+            output
+        };
+        Self(json!({"output": output}).to_string().into())
+    }
+
+    pub(crate) fn failure(code: &str, message: &str) -> Self {
+        let error = json!({"code": code, "message": message});
+        Self(json!({"error": error}).to_string().into())
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn fields(&self) -> Map<String, Value> {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
 }
 
 /// A message from the voice to the call.

@@ -6,17 +6,19 @@
 
 use serde_json::{Map, Value};
 
+use super::MachineEffect;
+use crate::voice::{ToolOutcome, VoiceInput};
+
 /// Function calls of one call that may be under way at the service.
 const RUNNING_MAX: usize = 32;
 /// Function calls of one call that are remembered.
 const REMEMBERED_MAX: usize = 64;
+/// Bytes of arguments and outcomes from which the oldest outcome is forgotten.
+const REMEMBERED_BYTES: usize = 1024 * 1024;
 /// The time in which an outcome answers the same question.
 const KEPT_MS: u64 = 120_000;
 /// The longest invocation id that the service accepts.
 const ID_CHARS_MAX: usize = 64;
-
-/// The model's answer: `{"output": …}` or `{"error": …}`.
-pub(super) type FunctionAnswer = Map<String, Value>;
 
 #[derive(Debug, Default)]
 pub(super) struct FunctionCalls {
@@ -36,8 +38,8 @@ struct Invocation {
     waiting: Vec<String>,
     connection: u64,
     is_cancelled: bool,
-    /// The answer, with the time when it came.
-    answer: Option<(u64, FunctionAnswer)>,
+    /// The outcome, with the time when it came.
+    outcome: Option<(u64, ToolOutcome)>,
 }
 
 /// The decision about a function that the model calls.
@@ -46,7 +48,7 @@ pub(super) enum FunctionDecision {
     /// Call it under this id.
     Call { invocation_id: String },
     /// Answer with this earlier outcome.
-    Kept(FunctionAnswer),
+    Kept(ToolOutcome),
     /// Wait for the invocation that is already under way.
     Joined,
     /// Refuse: too many are under way.
@@ -70,7 +72,7 @@ impl FunctionCalls {
         let same = self.invocations.iter_mut().rev().find(|made| {
             let is_repeat =
                 made.connection == connection && made.waiting.iter().any(|waiting| waiting == tool);
-            let answered = made.answer.as_ref().map(|(at, _)| *at);
+            let answered = made.outcome.as_ref().map(|(at, _)| *at);
             let is_kept = answered.is_none_or(|at| now_ms.saturating_sub(at) <= KEPT_MS);
             let is_wanted_again = made.is_cancelled || made.connection < connection;
             made.name == name
@@ -83,21 +85,17 @@ impl FunctionCalls {
             if !made.waiting.iter().any(|waiting| waiting == tool) {
                 made.waiting.push(tool.to_owned());
             }
-            let kept = made.answer.as_ref().map(|(_, answer)| answer.clone());
+            let kept = made.outcome.as_ref().map(|(_, outcome)| outcome.clone());
             return kept.map_or(FunctionDecision::Joined, FunctionDecision::Kept);
         }
-        let running = self.invocations.iter().filter(|made| made.answer.is_none());
+        let running = self
+            .invocations
+            .iter()
+            .filter(|made| made.outcome.is_none());
         if running.count() >= RUNNING_MAX {
             return FunctionDecision::TooMany;
         }
-        if self.invocations.len() >= REMEMBERED_MAX
-            && let Some(oldest) = self
-                .invocations
-                .iter()
-                .position(|made| made.answer.is_some())
-        {
-            self.invocations.remove(oldest);
-        }
+        self.forget();
         let invocation_id = self.new_id(tool);
         self.invocations.push(Invocation {
             id: invocation_id.clone(),
@@ -106,9 +104,29 @@ impl FunctionCalls {
             waiting: vec![tool.to_owned()],
             connection,
             is_cancelled: false,
-            answer: None,
+            outcome: None,
         });
         FunctionDecision::Call { invocation_id }
+    }
+
+    /// Makes room for another call. Those under way are not forgotten; they are few.
+    fn forget(&mut self) {
+        while self.invocations.len() >= REMEMBERED_MAX || self.bytes() >= REMEMBERED_BYTES {
+            let mut invocations = self.invocations.iter();
+            let Some(oldest) = invocations.position(|made| made.outcome.is_some()) else {
+                return;
+            };
+            self.invocations.remove(oldest);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let outcome = |made: &Invocation| {
+            let outcome = made.outcome.as_ref();
+            outcome.map_or(0, |(_, outcome)| outcome.text().len())
+        };
+        let bytes = |made| outcome(made) + made.arguments.len();
+        self.invocations.iter().map(bytes).sum()
     }
 
     /// The model's own id if it is new. A reconnected model may reuse ids, and the service would take a reused id for a repeat.
@@ -127,17 +145,17 @@ impl FunctionCalls {
     pub(super) fn answered(
         &mut self,
         invocation_id: &str,
-        answer: &FunctionAnswer,
+        outcome: &ToolOutcome,
         now_ms: u64,
     ) -> Vec<String> {
         let made = self
             .invocations
             .iter_mut()
-            .find(|made| made.id == invocation_id && made.answer.is_none());
+            .find(|made| made.id == invocation_id && made.outcome.is_none());
         let Some(made) = made else {
             return Vec::new();
         };
-        made.answer = Some((now_ms, answer.clone()));
+        made.outcome = Some((now_ms, outcome.clone()));
         made.waiting.clone()
     }
 
@@ -154,6 +172,13 @@ impl FunctionCalls {
         let made = made.find(|made| made.id == invocation_id)?;
         Some(&made.name)
     }
+}
+
+pub(super) fn answer(id: String, outcome: ToolOutcome, out: &mut Vec<MachineEffect>) {
+    out.push(MachineEffect::Voice(VoiceInput::ToolOutcome {
+        id,
+        outcome,
+    }));
 }
 
 #[cfg(test)]
@@ -179,12 +204,12 @@ mod tests {
     fn after_a_reconnection_the_same_wish_gets_what_came_of_the_first() {
         let mut functions = FunctionCalls::default();
         let arguments = object(json!({"orderId": "1"}));
-        let answer = object(json!({"output": {"minutes": 20}}));
+        let outcome = ToolOutcome::success(json!({"minutes": 20}));
         assert_eq!(functions.ask("a", "check", &arguments, 0), call("a"));
-        assert_eq!(functions.answered("a", &answer, 0), ["a"]);
+        assert_eq!(functions.answered("a", &outcome, 0), ["a"]);
         functions.reconnected();
         let kept = functions.ask("b", "check", &arguments, 0);
-        assert_eq!(kept, FunctionDecision::Kept(answer));
+        assert_eq!(kept, FunctionDecision::Kept(outcome));
         // A repeat over the same connection is a new call.
         assert_eq!(functions.ask("c", "check", &arguments, 0), call("c~2"));
         let others = object(json!({"orderId": "2"}));
@@ -195,12 +220,12 @@ mod tests {
     fn what_came_of_a_function_is_kept_for_two_minutes() {
         let mut functions = FunctionCalls::default();
         let none = Map::new();
-        let answer = object(json!({"output": {"minutes": 20}}));
+        let outcome = ToolOutcome::success(json!({"minutes": 20}));
         assert_eq!(functions.ask("a", "check", &none, 0), call("a"));
         // The time counts from the answer, not from the call.
-        assert_eq!(functions.answered("a", &answer, 60_000), ["a"]);
+        assert_eq!(functions.answered("a", &outcome, 60_000), ["a"]);
         functions.reconnected();
-        let kept = || FunctionDecision::Kept(answer.clone());
+        let kept = || FunctionDecision::Kept(outcome.clone());
         assert_eq!(functions.ask("b", "check", &none, 180_000), kept());
         functions.reconnected();
         assert_eq!(functions.ask("c", "check", &none, 180_001), call("c~2"));
@@ -209,12 +234,12 @@ mod tests {
         let joined = functions.ask("d", "check", &none, 900_000);
         assert_eq!(joined, FunctionDecision::Joined);
         // A model that cancelled a call and repeats it much later means a new call.
-        let answered = functions.answered("c~2", &answer, 900_000);
+        let answered = functions.answered("c~2", &outcome, 900_000);
         assert_eq!(answered, ["c", "d"]);
         functions.cancel(&["c".to_owned(), "d".to_owned()]);
         assert_eq!(functions.ask("e", "check", &none, 1_020_001), call("e~3"));
         // A repeat under the same id is never a new call.
-        assert_eq!(functions.answered("e~3", &answer, 1_020_001), ["e"]);
+        assert_eq!(functions.answered("e~3", &outcome, 1_020_001), ["e"]);
         assert_eq!(functions.ask("e", "check", &none, 9_000_000), kept());
     }
 
@@ -222,7 +247,7 @@ mod tests {
     fn one_under_way_is_joined_and_answered_to_all_who_wait() {
         let mut functions = FunctionCalls::default();
         let none = Map::new();
-        let answer = object(json!({"output": {"done": true}}));
+        let outcome = ToolOutcome::success(json!({}));
         assert_eq!(functions.ask("a", "check", &none, 0), call("a"));
         assert_eq!(
             functions.ask("a", "check", &none, 0),
@@ -233,8 +258,8 @@ mod tests {
             functions.ask("b", "check", &none, 0),
             FunctionDecision::Joined
         );
-        assert_eq!(functions.answered("a", &answer, 0), ["a", "b"]);
-        assert!(functions.answered("a", &answer, 0).is_empty());
+        assert_eq!(functions.answered("a", &outcome, 0), ["a", "b"]);
+        assert!(functions.answered("a", &outcome, 0).is_empty());
     }
 
     #[test]
@@ -255,13 +280,13 @@ mod tests {
     fn a_cancelled_call_is_not_made_again() {
         let mut functions = FunctionCalls::default();
         let none = Map::new();
-        let answer = object(json!({"output": {"done": true}}));
+        let outcome = ToolOutcome::success(json!({}));
         assert_eq!(functions.ask("a", "order", &none, 0), call("a"));
         functions.cancel(&["a".to_owned()]);
-        assert_eq!(functions.answered("a", &answer, 0), ["a"]);
+        assert_eq!(functions.answered("a", &outcome, 0), ["a"]);
         assert_eq!(
             functions.ask("b", "order", &none, 0),
-            FunctionDecision::Kept(answer)
+            FunctionDecision::Kept(outcome)
         );
     }
 
@@ -277,15 +302,17 @@ mod tests {
             functions.ask("more", "check", &none, 0),
             FunctionDecision::TooMany
         );
+        let outcome = ToolOutcome::success(json!({"text": "x".repeat(65_000)}));
         for number in 0..500 {
             let id = functions
                 .invocations
                 .iter()
-                .find(|made| made.answer.is_none());
+                .find(|made| made.outcome.is_none());
             let id = id.map(|made| made.id.clone()).unwrap_or_default();
-            functions.answered(&id, &Map::new(), 0);
+            functions.answered(&id, &outcome, 0);
             functions.ask(&format!("n{number}"), "check", &none, 0);
         }
         assert!(functions.invocations.len() <= REMEMBERED_MAX);
+        assert!(functions.bytes() <= REMEMBERED_BYTES + outcome.text().len());
     }
 }

@@ -4,11 +4,8 @@ use dikala_entities::{HangupInitiator, HangupReason};
 use dikala_sip::leg::Order;
 use serde_json::json;
 
-use super::{
-    CallMachine, End, MachineEffect, Now, Phase, VoiceState,
-    answers::{answer, failure, success},
-};
-use crate::voice::{Phrase, VoiceInput};
+use super::{CallMachine, End, MachineEffect, Now, Phase, VoiceState, functions::answer};
+use crate::voice::{Phrase, ToolOutcome, VoiceInput};
 
 /// Silence of the voice that counts as the end of its goodbye, after it has asked for the end of the call.
 const SETTLE_MS: u64 = 1_500;
@@ -246,7 +243,7 @@ impl CallMachine {
         };
         let Err(words) = done else {
             if let Some(id) = awaited.flatten() {
-                answer(id, success(json!({"connected": true})), out);
+                answer(id, ToolOutcome::success(json!({"connected": true})), out);
             }
             let end = End::hangup(
                 HangupReason::Transferred,
@@ -273,7 +270,7 @@ impl CallMachine {
             return;
         }
         match tool {
-            Some(id) => answer(id, failure("transfer_failed", &words), out),
+            Some(id) => answer(id, ToolOutcome::failure("transfer_failed", &words), out),
             None => {
                 let words = format!(
                     "Connecting the caller to a person failed: {words}. Tell the caller so, and go on with the conversation."

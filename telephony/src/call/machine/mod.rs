@@ -3,7 +3,6 @@
 //! Phases: the service decides, the call is answered, the caller and the agent talk, the call is left. Every call reports its end
 //! to the service exactly once, and its transcript after that.
 
-mod answers;
 mod closing;
 mod cost;
 mod functions;
@@ -45,6 +44,8 @@ pub(super) struct CallMachine {
     voice: VoiceState,
     keys: KeyCollector,
     functions: FunctionCalls,
+    /// Transfers that the agent has asked for.
+    transfers: u8,
     transcript: TranscriptBuilder,
     meter: Meter,
     /// When the service went away; `None` while its socket is open.
@@ -126,6 +127,7 @@ impl CallMachine {
             voice: VoiceState::None,
             keys: KeyCollector::default(),
             functions: FunctionCalls::default(),
+            transfers: 0,
             transcript: TranscriptBuilder::default(),
             meter: Meter::default(),
             service_away_since: None,

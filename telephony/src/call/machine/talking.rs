@@ -7,15 +7,16 @@ use serde_json::{Map, Value, json};
 
 use super::{
     CallMachine, End, MachineEffect, Now, Phase, VoiceState,
-    answers::{answer, failure, success},
-    functions::FunctionDecision,
+    functions::{FunctionDecision, answer},
     leaving::DepartureStage,
 };
-use crate::voice::{Phrase, VoiceEvent, VoiceInput};
+use crate::voice::{Phrase, ToolOutcome, VoiceEvent, VoiceInput};
 
 /// Without a model: when the caller hears a request for patience, and when the voice counts as lost.
 const FILLER_MS: u64 = 2_000;
 const GIVE_UP_MS: u64 = 8_000;
+/// Transfers that the agent may try in one call. Each may cost the operator a telephone call.
+pub(super) const TRANSFERS_MAX: u8 = 5;
 /// Tool with which the agent ends the call.
 pub(super) const END_CALL: &str = "end_call";
 /// Tool with which the agent transfers the caller to a person.
@@ -255,7 +256,11 @@ impl CallMachine {
         out: &mut Vec<MachineEffect>,
     ) {
         if !matches!(self.phase, Phase::Talking) {
-            answer(id, failure("call_ending", "The call is ending."), out);
+            answer(
+                id,
+                ToolOutcome::failure("call_ending", "The call is ending."),
+                out,
+            );
             return;
         }
         let agent = self.agent.as_ref();
@@ -265,16 +270,21 @@ impl CallMachine {
             (END_CALL, _) if is_enabled => {
                 self.transcript.whole(Speaker::Tool, name, now.at);
                 let done = json!({"ending": "The call ends once all is said. Say no more."});
-                answer(id, success(done), out);
+                answer(id, ToolOutcome::success(done), out);
                 self.leave_once_said(now, out);
+            }
+            (TRANSFER_TO_HUMAN, Some(_)) if is_enabled && self.transfers >= TRANSFERS_MAX => {
+                let words = "No person could be reached. Go on without one.";
+                answer(id, ToolOutcome::failure("too_many", words), out);
             }
             (TRANSFER_TO_HUMAN, Some(to)) if is_enabled => {
                 self.transcript.whole(Speaker::Tool, name, now.at);
+                self.transfers += 1;
                 self.transfer(to, Some(id), now, out);
             }
             (END_CALL | TRANSFER_TO_HUMAN, _) => {
                 let words = format!("{name} is not available in this call.");
-                answer(id, failure("disabled", &words), out);
+                answer(id, ToolOutcome::failure("disabled", &words), out);
             }
             _ => self.function(id, name, arguments, now, out),
         }
@@ -303,7 +313,7 @@ impl CallMachine {
             FunctionDecision::Joined => {}
             FunctionDecision::TooMany => {
                 let words = "Too many functions are under way; wait for their results.";
-                answer(id, failure("busy", words), out);
+                answer(id, ToolOutcome::failure("busy", words), out);
             }
         }
     }
@@ -316,13 +326,12 @@ impl CallMachine {
         out: &mut Vec<MachineEffect>,
     ) {
         let done = match outcome {
-            InvocationOutcome::Ok { result } if result.is_empty() => success(json!({"done": true})),
-            InvocationOutcome::Ok { result } => success(Value::Object(result)),
+            InvocationOutcome::Ok { result } => ToolOutcome::success(Value::Object(result)),
             InvocationOutcome::Error { code, message } => {
                 let name = self.functions.name_of(invocation_id).unwrap_or_default();
                 let words = format!("{name} failed: {code}");
                 self.transcript.whole(Speaker::Tool, &words, now.at);
-                failure(&code, &message)
+                ToolOutcome::failure(&code, &message)
             }
         };
         for id in self.functions.answered(invocation_id, &done, now.ms) {

@@ -240,7 +240,7 @@ fn tells(effects: &[MachineEffect]) -> Vec<&VoiceInput> {
 fn answered_with(effects: &[MachineEffect]) -> Vec<(String, Value)> {
     let answer = |tell: &VoiceInput| match tell {
         VoiceInput::ToolOutcome { id, outcome } => {
-            Some((id.clone(), Value::Object(outcome.clone())))
+            Some((id.clone(), Value::Object(outcome.fields())))
         }
         _ => None,
     };
@@ -608,6 +608,30 @@ fn a_person_is_called_once_the_agent_has_said_so() {
     let effects = call.on(MachineInput::Leg(LegEvent::Transfer(Ok(()))));
     assert!(hung_up(&effects));
     assert_eq!(told(&call.wait(300))[0], "hangup transferred bridge 0 at 0");
+}
+
+#[test]
+fn a_person_is_called_five_times_at_most() {
+    let mut call = Story::talking();
+    for _ in 0..talking::TRANSFERS_MAX {
+        call.on(AUDIO());
+        call.on(tool("t", "transfer_to_human", json!({})));
+        let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+        let effects = call.play(&effects);
+        assert!(matches!(orders(&effects)[..], [Order::Transfer { .. }]));
+        call.on(MachineInput::Leg(LegEvent::Transfer(Err(
+            "it is busy".to_owned()
+        ))));
+    }
+    let effects = call.on(tool("t", "transfer_to_human", json!({})));
+    let error = &answered_with(&effects)[0].1["error"];
+    assert_eq!(error["code"], "too_many");
+    // A command of the service has its own limit.
+    call.on(AUDIO());
+    call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    let effects = call.on(command(CommandKind::Transfer { to: person() }));
+    let effects = call.play(&effects);
+    assert!(matches!(orders(&effects)[..], [Order::Transfer { .. }]));
 }
 
 #[test]

@@ -36,6 +36,8 @@ struct Session {
     began: Instant,
     sockets: HashMap<u32, mpsc::Sender<String>>,
     events: mpsc::Sender<SessionInput>,
+    /// The newest connection with unreadable messages, which are logged once.
+    unreadable: Option<u32>,
     /// Messages that the call has not taken yet. Until it has, the socket is not read.
     unheard: VecDeque<VoiceEvent>,
 }
@@ -58,6 +60,7 @@ pub(super) async fn run(
         began: Instant::now(),
         sockets: HashMap::new(),
         events,
+        unreadable: None,
         unheard: VecDeque::new(),
     };
     session.take(SessionInput::Time);
@@ -148,7 +151,10 @@ impl Session {
                 tracing::info!(%call_id, connection, why = %why.words, "a connection to the model is closed");
             }
             SessionInput::Rubbish { connection } => {
-                tracing::warn!(%call_id, connection, "the model sent something that cannot be read");
+                if self.unreadable < Some(*connection) {
+                    self.unreadable = Some(*connection);
+                    tracing::warn!(%call_id, connection, "the model sent something that cannot be read");
+                }
             }
             SessionInput::Opened { .. }
             | SessionInput::Message { .. }

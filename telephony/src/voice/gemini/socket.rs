@@ -16,6 +16,7 @@ use url::Url;
 
 use super::{
     machine::{CloseReason, SessionInput},
+    read_budget::ReadBudget,
     wire::server,
 };
 use crate::{settings, trust::Trust};
@@ -57,13 +58,15 @@ pub(super) async fn carry(
             tokio::pin!(reading);
             let written = tokio::select! {
                 why = &mut reading => Err(why),
-                written = write(&mut sink, &mut outgoing, &mut due) => written,
+                written = write(&mut sink, &mut outgoing, &mut due) => Ok(written),
             };
             match written {
                 Err(why) => why,
-                Ok(()) => timeout(CLOSING, reading)
-                    .await
-                    .unwrap_or_else(|_| gone("it does not close")),
+                // Where a write fails, the reason for the close may still be unread.
+                Ok(written) => {
+                    let otherwise = written.err().unwrap_or_else(|| gone("it does not close"));
+                    timeout(CLOSING, reading).await.unwrap_or(otherwise)
+                }
             }
         }
     };
@@ -104,6 +107,7 @@ async fn read(
 ) -> CloseReason {
     // The service may be silent until its first message; the setup has its own time limit.
     let mut is_watched = false;
+    let mut budget = ReadBudget::new(Instant::now());
     loop {
         let message = tokio::select! {
             biased;
@@ -118,6 +122,9 @@ async fn read(
                 continue;
             }
         };
+        if let Some(Ok(message)) = &message {
+            sleep_until(budget.spend(message.len(), Instant::now())).await;
+        }
         let input = match message {
             // The service sends its JSON in binary frames.
             Some(Ok(Message::Text(text))) => parse(connection, text.as_bytes()),

@@ -1,6 +1,6 @@
 //! Texts for the model. They are in English; text to be spoken is in the agent's own language.
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use dikala_protocol::{CallAgent, FunctionDeclaration};
 
@@ -49,20 +49,19 @@ pub(super) fn note(text: &str) -> String {
 }
 
 /// A function's outcome for a model that no longer knows of its call.
-pub(super) fn late_answer(name: &str, arguments: &str, answer: &Map<String, Value>) -> String {
+pub(super) fn late_answer(name: &str, arguments: &str, outcome: &str) -> String {
     format!(
         "[{} Tell the caller what matters of it; do not call the function again for this.]",
-        answered(name, arguments, answer)
+        answered(name, arguments, outcome)
     )
 }
 
 /// A function and its outcome, as part of a text.
-pub(super) fn answered(name: &str, arguments: &str, answer: &Map<String, Value>) -> String {
-    let answer = Value::Object(answer.clone()).to_string();
+pub(super) fn answered(name: &str, arguments: &str, outcome: &str) -> String {
     format!(
         "The function {name}, called with {}, has answered: {}.",
         cut(arguments),
-        cut(&answer)
+        cut(outcome)
     )
 }
 
@@ -86,73 +85,4 @@ pub(super) fn built_in(name: &str) -> Option<FunctionDeclaration> {
         description: description.to_owned(),
         parameters: json!({"type": "object", "properties": {}}),
     })
-}
-
-/// The model's answer: `output` or `error`, and never empty, because 3.8 repeats a call with an empty answer.
-pub(super) fn response(outcome: &Map<String, Value>) -> Map<String, Value> {
-    let says = |value: &Value| match value {
-        Value::Null => false,
-        Value::Object(fields) => !fields.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::String(text) => !text.is_empty(),
-        Value::Bool(_) | Value::Number(_) => true,
-    };
-    let status = outcome.get("status").and_then(Value::as_str);
-    let sole = (outcome.len() == 1)
-        .then(|| outcome.iter().next())
-        .flatten();
-    let (key, value) = match (status, outcome.get("result")) {
-        _ if sole.is_some_and(|(key, value)| {
-            matches!(key.as_str(), "output" | "error") && says(value)
-        }) =>
-        {
-            return outcome.clone();
-        }
-        (Some("ok"), Some(result)) if outcome.len() == 2 => ("output", result.clone()),
-        (Some("error"), _) => {
-            let mut error = outcome.clone();
-            if error.len() > 1 {
-                error.remove("status");
-            }
-            ("error", Value::Object(error))
-        }
-        _ if sole.is_some_and(|(key, _)| key == "output") => ("output", Value::Null),
-        _ => ("output", Value::Object(outcome.clone())),
-    };
-    let value = if says(&value) {
-        value
-    } else {
-        json!({"status": "done", "message": "It is done; there is nothing more to tell. Do not call it again for this."})
-    };
-    Map::from_iter([(key.to_owned(), value)])
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::response;
-
-    #[rstest]
-    #[case(json!({"status": "ok", "result": {"minutes": 20}}), json!({"output": {"minutes": 20}}))]
-    #[case(json!({"status": "error", "code": "timeout", "message": "too slow"}), json!({"error": {"code": "timeout", "message": "too slow"}}))]
-    #[case(json!({"minutes": 20}), json!({"output": {"minutes": 20}}))]
-    #[case(json!({"output": {"minutes": 20}}), json!({"output": {"minutes": 20}}))]
-    #[case(json!({"error": {"code": "timeout"}}), json!({"error": {"code": "timeout"}}))]
-    #[case(json!({"status": "ok", "result": 0, "more": 1}), json!({"output": {"status": "ok", "result": 0, "more": 1}}))]
-    fn outcomes_become_answers(#[case] outcome: Value, #[case] expected: Value) {
-        let made = response(outcome.as_object().unwrap());
-        assert_eq!(Value::Object(made), expected);
-    }
-
-    #[rstest]
-    #[case(json!({}))]
-    #[case(json!({"output": {}}))]
-    #[case(json!({"status": "ok", "result": {}}))]
-    #[case(json!({"status": "ok", "result": null}))]
-    fn an_empty_outcome_says_something(#[case] outcome: Value) {
-        let made = response(outcome.as_object().unwrap());
-        assert_eq!(made["output"]["status"], "done");
-    }
 }

@@ -109,7 +109,7 @@ impl VoiceScript {
             }
             VoiceInput::Goodbye(_) => self.goodbye(now_ms, &mut said),
             VoiceInput::ToolOutcome { outcome, .. } if self.stage == Stage::Calling => {
-                self.tell(&outcome, now_ms, &mut said);
+                self.tell(&outcome.fields(), now_ms, &mut said);
             }
             VoiceInput::Summarise => said.push(VoiceEvent::Summary(self.summary())),
             VoiceInput::Text(_)

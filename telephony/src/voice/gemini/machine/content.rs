@@ -7,7 +7,7 @@ use base64::{
     alphabet::STANDARD,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{
     super::wire::server::{
@@ -19,7 +19,7 @@ use super::{
     tools::RequestMeaning,
     transcript::Role,
 };
-use crate::voice::VoiceEvent;
+use crate::voice::{ToolOutcome, VoiceEvent};
 
 /// Unreadable messages on one connection before it is given up.
 const RUBBISH_MOST: u32 = 16;
@@ -217,9 +217,7 @@ impl SessionMachine {
         let meaning = self.tools.asked(call, connection, self.sessions, self.now);
         match meaning {
             RequestMeaning::New(id) if is_too_large => {
-                let error =
-                    json!({"code": "too_large", "message": "Arguments have at most 64 KiB."});
-                let outcome = Map::from_iter([("error".to_owned(), error)]);
+                let outcome = ToolOutcome::failure("too_large", "Arguments have at most 64 KiB.");
                 self.tools.came(&id, outcome, self.now);
             }
             RequestMeaning::New(id) => self.tell(VoiceEvent::Tool {

@@ -72,10 +72,10 @@ impl SessionMachine {
     }
 
     fn answer(&mut self, connection: u32, answer: ToolAnswer) {
-        let outcome = words::response(&answer.outcome);
-        let told = words::answered(&answer.name, &answer.arguments, &outcome);
+        let outcome = answer.outcome.text();
+        let told = words::answered(&answer.name, &answer.arguments, outcome);
         self.transcript.add(Role::Tool, &told);
-        let late = words::late_answer(&answer.name, &answer.arguments, &outcome);
+        let late = words::late_answer(&answer.name, &answer.arguments, outcome);
         let id = match answer.to {
             AnswerTarget::Here(id) => id,
             // A fresh session does not know of the call.
@@ -102,7 +102,7 @@ impl SessionMachine {
         let response = FunctionResponse {
             id,
             name: answer.name,
-            response: outcome,
+            response: answer.outcome.fields(),
             scheduling,
         };
         self.send(

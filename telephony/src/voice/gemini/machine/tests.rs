@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{CloseReason, SessionEffect, SessionInput, SessionMachine};
 use crate::voice::{
-    VoiceEvent, VoiceInput,
+    ToolOutcome, VoiceEvent, VoiceInput,
     gemini::{setup::Persona, wire::client::ClientMessage},
 };
 
@@ -121,7 +121,7 @@ impl Story {
     }
 
     fn outcome(&mut self, id: &str) {
-        let outcome = json!({"output": {"is": 7}}).as_object().unwrap().clone();
+        let outcome = ToolOutcome::success(json!({"is": 7}));
         self.give(SessionInput::Spoken(VoiceInput::ToolOutcome {
             id: id.to_owned(),
             outcome,
@@ -808,7 +808,7 @@ fn any_input() -> impl Strategy<Value = SessionInput> {
         Just(SessionInput::Spoken(VoiceInput::Summarise)),
         (0..4_u8).prop_map(|n| SessionInput::Spoken(VoiceInput::ToolOutcome {
             id: n.to_string(),
-            outcome: serde_json::Map::new(),
+            outcome: ToolOutcome::success(json!({})),
         })),
         (1..6_u32).prop_map(|connection| SessionInput::Rubbish { connection }),
         Just(SessionInput::Time),

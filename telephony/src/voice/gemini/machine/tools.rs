@@ -6,9 +6,10 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::wire::server::ModelFunctionCall;
+use crate::voice::ToolOutcome;
 
 /// The longest time without audio for a model that waits for a function.
 const GATED: Duration = Duration::from_secs(10);
@@ -16,7 +17,7 @@ const GATED: Duration = Duration::from_secs(10);
 const KEPT: Duration = Duration::from_secs(120);
 /// Calls that are remembered.
 const MOST: usize = 64;
-/// Bytes of their names and arguments that are remembered.
+/// Bytes of their ids, names, arguments and outcomes that are remembered.
 const BYTES_MOST: usize = 1024 * 1024;
 /// The longest id that the service accepts.
 const ID_MOST: usize = 64;
@@ -54,7 +55,7 @@ struct Wire {
 #[derive(Debug)]
 struct Outcome {
     at: Duration,
-    given: Map<String, Value>,
+    given: ToolOutcome,
 }
 
 /// The meaning of a request.
@@ -73,7 +74,7 @@ pub(super) enum RequestMeaning {
 pub(super) struct ToolAnswer {
     pub name: String,
     pub arguments: String,
-    pub outcome: Map<String, Value>,
+    pub outcome: ToolOutcome,
     pub to: AnswerTarget,
 }
 
@@ -150,9 +151,17 @@ impl ToolCalls {
         RequestMeaning::New(id)
     }
 
-    /// Bytes of the remembered names and arguments.
+    /// Bytes of the remembered ids, names, arguments and outcomes.
     pub(super) fn bytes(&self) -> usize {
-        let of = |ask: &ToolRequest| ask.name.len() + ask.arguments.len();
+        let outcome = |ask: &ToolRequest| {
+            let outcome = ask.outcome.as_ref();
+            outcome.map_or(0, |outcome| outcome.given.text().len())
+        };
+        let ids = |ask: &ToolRequest| -> usize {
+            let ids = ask.wires.iter().filter_map(|wire| wire.id.as_ref());
+            ids.map(String::len).sum()
+        };
+        let of = |ask| ids(ask) + ask.name.len() + ask.arguments.len() + outcome(ask);
         self.asks.iter().map(of).sum()
     }
 
@@ -177,7 +186,7 @@ impl ToolCalls {
     }
 
     /// Stores an outcome. False if nothing waits for it.
-    pub(super) fn came(&mut self, id: &str, outcome: Map<String, Value>, now: Duration) -> bool {
+    pub(super) fn came(&mut self, id: &str, outcome: ToolOutcome, now: Duration) -> bool {
         let open = |ask: &&mut ToolRequest| ask.id == id && ask.outcome.is_none();
         let Some(ask) = self.asks.iter_mut().find(open) else {
             return false;
@@ -269,17 +278,17 @@ impl ToolCalls {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::{Map, Value, json};
+    use serde_json::json;
 
-    use super::{AnswerTarget, ModelFunctionCall, RequestMeaning, ToolCalls};
+    use super::{AnswerTarget, ModelFunctionCall, RequestMeaning, ToolCalls, ToolOutcome};
 
     fn call(id: &str, order: &str) -> ModelFunctionCall {
         serde_json::from_value(json!({"id": id, "name": "check_order", "args": {"orderId": order}}))
             .unwrap()
     }
 
-    fn outcome() -> Map<String, Value> {
-        json!({"minutes": 20}).as_object().unwrap().clone()
+    fn outcome() -> ToolOutcome {
+        ToolOutcome::success(json!({"minutes": 20}))
     }
 
     fn at(seconds: u64) -> Duration {

@@ -58,8 +58,7 @@ async fn the_agent_greets_answers_and_calls_functions(#[case] name: &str) {
         call.heard
             .contains(&VoiceEvent::CallerSaid("heard 600 ms of voice".to_owned()))
     );
-    call.outcome(&id, json!({"output": {"arrivesInMinutes": 20}}))
-        .await;
+    call.outcome(&id, json!({"arrivesInMinutes": 20})).await;
     let answer = call
         .until("the answer", |it| *it == VoiceEvent::TurnOver)
         .await;
@@ -92,8 +91,7 @@ async fn talk_goes_on_while_a_function_runs() {
     let id = call.wish().await;
     call.speak(300).await;
     assert_eq!(call.answer().await, "One moment.");
-    call.outcome(&id, json!({"output": {"arrivesInMinutes": 20}}))
-        .await;
+    call.outcome(&id, json!({"arrivesInMinutes": 20})).await;
     call.until("the answer", |it| *it == VoiceEvent::TurnOver)
         .await;
     assert_eq!(model.broken_rules(), [""; 0]);
@@ -191,7 +189,7 @@ async fn a_goaway_waits_for_a_function_that_runs() {
         .wait("the next socket", |all| (all.len() == 2).then_some(()))
         .await;
     assert!(timeout(NEVER, call.session.heard.recv()).await.is_err());
-    call.outcome(&id, json!({"output": {"minutes": 20}})).await;
+    call.outcome(&id, json!({"minutes": 20})).await;
     call.until("the resumption", |it| *it == VoiceEvent::Reconnected)
         .await;
     let connections = model.connections();

@@ -1,6 +1,6 @@
 //! Faults of the model, and what the call notices of them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dikala_testkit::gemini::{Act, Begin, FakeGemini as Model, KEY, ModelReaction};
 use rstest::rstest;
@@ -79,6 +79,24 @@ async fn nothing_that_cannot_be_read_ends_the_call() {
     )));
 }
 
+/// Only what comes within the budget is read at once. The test waits for a lower limit, which a slow machine cannot miss.
+#[tokio::test]
+async fn a_model_that_floods_its_call_is_read_slowly() {
+    let model = Model::start();
+    let mut call = Call::greeted(&model).await;
+    let began = Instant::now();
+    let ignored = json!({"unknown": "x".repeat(3 * 1024 * 1024)}).to_string();
+    for _ in 0..3 {
+        model.act(Act::Text(ignored.clone()));
+    }
+    model.act(Act::Text(
+        json!({"serverContent": {"interrupted": true}}).to_string(),
+    ));
+    call.until("the end of the flood", |it| *it == VoiceEvent::Interrupted)
+        .await;
+    assert!(began.elapsed() > Duration::from_millis(500));
+}
+
 #[tokio::test]
 async fn a_forgotten_handle_begins_anew_with_what_was_said() {
     let model = Model::start();
@@ -146,7 +164,7 @@ async fn a_function_is_carried_out_once_however_often_the_model_asks() {
     model.answer([ModelReaction::Nothing]);
     call.say(VoiceInput::Text("still there?".to_owned())).await;
     model.wait("the words", |all| all[1].texts().pop()).await;
-    call.outcome("a", json!({"output": {"minutes": 20}})).await;
+    call.outcome("a", json!({"minutes": 20})).await;
     let answers = model
         .wait("an answer", |all| {
             Some(all[1].function_responses()).filter(|it| !it.is_empty())
@@ -190,7 +208,7 @@ async fn an_outcome_that_comes_while_the_model_is_away_is_not_lost() {
     model.begin([Begin::Slowly(Duration::from_millis(500))]);
     model.act(Act::Cut);
     call.until("the fault", |it| *it == VoiceEvent::Away).await;
-    call.outcome("a", json!({"output": {"minutes": 20}})).await;
+    call.outcome("a", json!({"minutes": 20})).await;
     call.say(VoiceInput::Keys("the caller pressed 1".to_owned()))
         .await;
     call.audio(200, 0).await;
@@ -217,7 +235,7 @@ async fn a_cancelled_function_is_not_answered() {
         *it == VoiceEvent::ToolCancelled { ids: ids.clone() }
     })
     .await;
-    call.outcome("a", json!({"output": {"minutes": 20}})).await;
+    call.outcome("a", json!({"minutes": 20})).await;
     call.speak(300).await;
     call.answer().await;
     assert!(model.connections()[0].function_responses().is_empty());

@@ -19,7 +19,7 @@ use super::{GeminiProvider, MODEL};
 use crate::{
     settings::{self, Prices},
     trust::Trust,
-    voice::{Provider, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup},
+    voice::{Provider, ToolOutcome, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup},
 };
 
 fn settings(url: String, model: &str) -> settings::GeminiSettings {
@@ -132,8 +132,8 @@ impl Call {
         self.audio(300, 0).await;
     }
 
-    async fn outcome(&self, id: &str, outcome: Value) {
-        let outcome = outcome.as_object().unwrap().clone();
+    async fn outcome(&self, id: &str, output: Value) {
+        let outcome = ToolOutcome::success(output);
         let id = id.to_owned();
         self.say(VoiceInput::ToolOutcome { id, outcome }).await;
     }

@@ -134,7 +134,7 @@ async fn converse(settings: GeminiSettings) {
     let note = "The caller asks in writing: where is order 1001? Look it up with check_order";
     call.say(VoiceInput::Text(note.to_owned())).await;
     let id = call.wish().await;
-    let outcome = json!({"output": {"arrivesInMinutes": 20}});
+    let outcome = json!({"arrivesInMinutes": 20});
     call.outcome(&id, outcome).await;
     call.until("the answer", |it| *it == VoiceEvent::TurnOver)
         .await;

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::voice::ToolOutcome;
 
 const WORD: [i16; 320] = [4_000; 320];
 const QUIET: [i16; 320] = [0; 320];
@@ -69,8 +70,7 @@ fn a_conversation_with_keys_and_a_function() {
             "check_order {\"orderId\":\"427\"}"
         ]
     );
-    let outcome = json!({"output": {"arrivesInMinutes": 20}});
-    let outcome = outcome.as_object().expect("an object").clone();
+    let outcome = ToolOutcome::success(json!({"arrivesInMinutes": 20}));
     let id = "scripted-1".to_owned();
     let said = script.hear(VoiceInput::ToolOutcome { id, outcome }, 31_000);
     assert_eq!(
@@ -146,8 +146,7 @@ fn a_whole_transcript_reads_well_in_both_languages() {
         agent.language = language.to_owned();
         let (mut script, mut said) = VoiceScript::begin(agent, 0);
         said.extend(speak(&mut script, 30_000));
-        let outcome = json!({"output": {"arrivesInMinutes": 20}});
-        let outcome = outcome.as_object().expect("an object").clone();
+        let outcome = ToolOutcome::success(json!({"arrivesInMinutes": 20}));
         let id = "scripted-1".to_owned();
         said.extend(script.hear(VoiceInput::ToolOutcome { id, outcome }, 60_000));
         assert_eq!(transcript(&mut script, &said), expected);
@@ -158,14 +157,16 @@ fn a_whole_transcript_reads_well_in_both_languages() {
 fn a_function_that_fails_or_tells_no_number_is_told_of() {
     for (outcome, expected) in [
         (
-            json!({"error": {"code": "timeout", "message": ""}}),
+            ToolOutcome::failure("timeout", ""),
             "Sorry, that did not work.",
         ),
-        (json!({"output": {"status": "sent"}}), "It is done."),
+        (
+            ToolOutcome::success(json!({"status": "sent"})),
+            "It is done.",
+        ),
     ] {
         let (mut script, _) = VoiceScript::begin(with_function(), 0);
         speak(&mut script, 30_000);
-        let outcome = outcome.as_object().expect("an object").clone();
         let id = "scripted-1".to_owned();
         let said = script.hear(VoiceInput::ToolOutcome { id, outcome }, 31_000);
         assert_eq!(told(&said)[0], expected);
@@ -228,8 +229,7 @@ fn a_caller_who_stays_silent_hears_a_function_all_the_same() {
         ]
     );
     assert_eq!(script.due(), None, "the answer is waited for");
-    let outcome = json!({"output": {"minutes": 7}});
-    let outcome = outcome.as_object().expect("an object").clone();
+    let outcome = ToolOutcome::success(json!({"minutes": 7}));
     let id = "scripted-1".to_owned();
     let said = script.hear(VoiceInput::ToolOutcome { id, outcome }, 60_000);
     assert_eq!(
