@@ -7,7 +7,7 @@ use dikala_actors::{
     bridges::Bridges,
     calls::{CallDeps, CallMeter, CallRegistry, CallRouter, Invocations, versions::Versions},
     commit::{self, CommitDeps, CommitHandle},
-    events::{followers::Followers, outbox::Audience, remote_events},
+    events::{followers::Followers, outbox::EventRecipients, remote_events},
     functions::{self, FunctionsHandle},
     nodes::{self, Membership, NodeLoad},
     outbound::{Guard, Outbound, OutboundError},
@@ -251,7 +251,7 @@ impl ActorDependencies<'_> {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock),
             node: self.member.clone(),
-            audience: Audience {
+            recipients: EventRecipients {
                 deliver: Some(webhooks.recipient()),
                 followers: feed.clone(),
             },

@@ -246,7 +246,7 @@ async fn book(
     };
     commit(batch, &stats, write_items, |batch, written| match written {
         Ok(written) => {
-            deps.audience.tell(written.announced);
+            deps.recipients.tell(written.announced);
             let together = batch.len();
             for (mut waiting, outcome) in batch.into_iter().zip(written.outcomes) {
                 let Some(outcome) = outcome else {

@@ -10,7 +10,7 @@ use super::{
     call_writes::{CommitEntry, StoredResponse},
 };
 use crate::{
-    events::outbox::Audience,
+    events::outbox::EventRecipients,
     ledger::{Credit, CreditBooking, Item, ItemOutcome, LedgerError, check},
     nodes::Membership,
     runtime::{
@@ -44,7 +44,7 @@ pub async fn credit(
         store: store.clone(),
         clock,
         node: Membership::outside(""),
-        audience: Audience::default(),
+        recipients: EventRecipients::default(),
     };
     let book = async |batch: &[Posting]| {
         write(&deps, &batch.iter().collect::<Vec<_>>(), LockWait::Usual).await

@@ -40,7 +40,7 @@ pub use self::{
     locked::locked,
 };
 use crate::{
-    events::outbox::Audience,
+    events::outbox::EventRecipients,
     ledger::{
         self, Admission, Admit, Credit, CreditBooking, Extend, Extension, Item, ItemOutcome,
         LedgerError, PostingOutcome, Settle, Settlement,
@@ -70,7 +70,7 @@ pub struct CommitDeps {
     pub clock: SharedClock,
     pub node: Membership,
     /// Dispatcher and followers, woken after a commit.
-    pub audience: Audience,
+    pub recipients: EventRecipients,
 }
 
 #[derive(Clone, Debug)]

@@ -125,12 +125,12 @@ pub struct AnnouncedEvents {
 
 /// The receivers of committed events: the dispatcher and the tenant's followers.
 #[derive(Clone, Debug, Default)]
-pub struct Audience {
+pub struct EventRecipients {
     pub deliver: Option<Recipient<Deliver>>,
     pub followers: Followers,
 }
 
-impl Audience {
+impl EventRecipients {
     /// Notifies both. Call it after the commit.
     pub fn tell(&self, announced: AnnouncedEvents) {
         if !announced.tenants.is_empty() {

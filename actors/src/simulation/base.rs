@@ -17,7 +17,7 @@ use crate::{
         versions::{Version, Versions},
     },
     commit::{self, CommitDeps},
-    events::outbox::Audience,
+    events::outbox::EventRecipients,
     functions::{self, FunctionsConfig},
     nodes::Membership,
     outbound::{Guard, Outbound},
@@ -63,7 +63,7 @@ impl SharedBase {
             store: store.clone(),
             clock: clock.clone(),
             node: node.clone(),
-            audience: Audience::default(),
+            recipients: EventRecipients::default(),
         };
         let deps = CallDeps {
             store,

@@ -65,13 +65,13 @@ pub struct CallParties {
     pub did: String,
     pub number: String,
     /// The peer is the trunk itself, identified by address or as our registrar. Otherwise it is a phone with a password.
-    pub is_trunk: bool,
+    pub is_trunk_itself: bool,
 }
 
 impl CallParties {
     /// The trunk, if it may name the route to itself.
     fn named_by_trunk(&self) -> Option<&Trunk> {
-        self.is_trunk.then_some(&self.trunk)
+        self.is_trunk_itself.then_some(&self.trunk)
     }
 }
 

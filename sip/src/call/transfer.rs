@@ -146,7 +146,7 @@ impl Call {
         let plan = OutgoingLeg {
             shared: self.shared.clone(),
             caller: CallParties {
-                is_trunk: self.caller.is_trunk || registrar.is_some(),
+                is_trunk_itself: self.caller.is_trunk_itself || registrar.is_some(),
                 ..self.caller.clone()
             },
             uri,

@@ -67,18 +67,18 @@ impl AccessControl {
         self.known().remember(flow.remote, &owner, self.second());
     }
 
-    pub fn is_trunk(&self, ip: IpAddr) -> bool {
+    pub fn is_address_of_trunk(&self, ip: IpAddr) -> bool {
         trunks::by_address(&self.shared.settings.trunks, ip).is_some()
     }
 
     /// True if a peer at this address was admitted lately.
     pub fn knows_host(&self, ip: IpAddr) -> bool {
-        self.is_trunk(ip) || self.known().has_host(ip, self.second())
+        self.is_address_of_trunk(ip) || self.known().has_host(ip, self.second())
     }
 
     /// True if this very peer may call, or has authenticated lately.
     pub fn is_proven(&self, flow: &Flow) -> bool {
-        self.is_trunk(flow.remote.ip())
+        self.is_address_of_trunk(flow.remote.ip())
             || self.known().has(flow.remote, self.second())
             || self.shared.registrars.sent(flow)
     }

@@ -97,7 +97,7 @@ impl Receive for EdgeEntry {
 
     fn may_shake_hands(&self, ip: IpAddr) -> bool {
         let now = self.now();
-        self.access.is_trunk(ip) || locked(&self.limits.handshakes).admits(ip, now)
+        self.access.is_address_of_trunk(ip) || locked(&self.limits.handshakes).admits(ip, now)
     }
 
     fn is_proven(&self, flow: &Flow) -> bool {
@@ -335,7 +335,7 @@ impl EdgeEntry {
             trunk: trunk.clone(),
             did,
             number: call::caller_number(request, trunk, trusted),
-            is_trunk: trusted,
+            is_trunk_itself: trusted,
         };
         call::begin(&self.shared, line, caller, request, reply, &self.incoming);
         Ok(())

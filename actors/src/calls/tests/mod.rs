@@ -36,7 +36,7 @@ use crate::{
     bridges::Bridges,
     calls::{CallRegistry, CallRouter},
     commit::{self, CommitDeps},
-    events::outbox::Audience,
+    events::outbox::EventRecipients,
     functions::{self, FunctionsConfig},
     ledger::{self, Credit},
     nodes::Membership,
@@ -81,7 +81,7 @@ impl World {
             store: store.clone(),
             clock: clock.clone(),
             node: node.clone(),
-            audience: Audience::default(),
+            recipients: EventRecipients::default(),
         };
         let outbound = Outbound::new(Guard::default(), None).expect("the defaults");
         let deps = CallDeps {

@@ -10,7 +10,7 @@ use sea_orm::{DbBackend, PaginatorTrait, Statement, sea_query::Expr};
 use super::*;
 use crate::{
     commit::{self, CommitDeps, CommitHandle},
-    events::{outbox::Audience, payload::SampleCall},
+    events::{outbox::EventRecipients, payload::SampleCall},
     ledger::{Credit, CreditBooking, LedgerError},
     nodes::Membership,
     runtime::clock::{Clock, SystemClock},
@@ -21,7 +21,7 @@ fn ledger(store: &Store) -> CommitHandle {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside("node"),
-        audience: Audience::default(),
+        recipients: EventRecipients::default(),
     };
     commit::start(&actix_rt::Arbiter::current(), &deps)
 }

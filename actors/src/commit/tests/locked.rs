@@ -9,7 +9,7 @@ use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 
 use super::*;
 use crate::{
-    events::outbox::{Audience, NewEvent},
+    events::outbox::{EventRecipients, NewEvent},
     nodes::Membership,
     runtime::clock::SystemClock,
 };
@@ -67,7 +67,7 @@ async fn one_is_locked(table: &str) {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),
-        audience: Audience::default(),
+        recipients: EventRecipients::default(),
     };
     let ledger = start(&actix_rt::Arbiter::current(), &deps);
     let all = join_all(tenants.iter().map(|tenant| ring(&ledger, *tenant))).await;
@@ -122,7 +122,7 @@ async fn a_locked_hold_stalls_only_its_own_tenant() {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),
-        audience: Audience::default(),
+        recipients: EventRecipients::default(),
     };
     let ledger = start(&actix_rt::Arbiter::current(), &deps);
     let (tenant, call) = (tenants[0], CallId::new(NOW));
@@ -174,7 +174,7 @@ async fn a_row_that_others_write_all_the_time_is_got_in_turn() {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),
-        audience: Audience::default(),
+        recipients: EventRecipients::default(),
     };
     let ledger = start(&actix_rt::Arbiter::current(), &deps);
     let lock = async || {

@@ -12,7 +12,7 @@ use sea_orm::{
 use super::*;
 use crate::{
     commit::batch::{self, CommittedBatch, Posting},
-    events::outbox::{Audience, NewEvent},
+    events::outbox::{EventRecipients, NewEvent},
     nodes::Membership,
     runtime::{
         clock::SystemClock,
@@ -56,7 +56,7 @@ fn deps(store: &Store) -> CommitDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),
-        audience: Audience::default(),
+        recipients: EventRecipients::default(),
     }
 }
 

@@ -15,7 +15,7 @@ use dikala_sip::{
 use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
-use super::publicly;
+use super::{publicly, turn::wait_for_turn};
 
 /// The behaviour of a call's task.
 #[derive(Debug, Clone)]
@@ -94,6 +94,7 @@ impl TestEdge {
         max_calls: usize,
         change: impl FnOnce(&mut SipSettings),
     ) -> Self {
+        wait_for_turn();
         let listen = |transport, host: &str| ListenAddress {
             transport,
             address: SocketAddr::new(host.parse().unwrap(), 0),

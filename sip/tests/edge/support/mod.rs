@@ -6,6 +6,7 @@ mod phone;
 mod program;
 mod secure;
 mod sound;
+mod turn;
 
 pub use self::{
     baresip::talks,
