@@ -359,7 +359,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::bridge::protocol::parse;
+    use crate::bridge::protocol::parse_text;
 
     fn bridge() -> BridgeId {
         BridgeId::new(Millis::MIN)
@@ -377,7 +377,8 @@ mod tests {
     fn ring(share: &ConnectionBudget, payer: TenantHint) -> Option<MessageReservation> {
         let incoming = json!({"id": "1", "type": "call.incoming", "bridgeCallId": "b",
             "did": "+622150001000", "callerNumber": "x"});
-        let (message, weight) = share.weigh(200, parse(&incoming), |_| payer);
+        let (message, weight) =
+            share.weigh(200, parse_text(incoming.to_string().as_bytes()), |_| payer);
         let room = share.room_now(weight).expect("there is room");
         message.is_ok().then_some(room)
     }

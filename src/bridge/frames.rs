@@ -23,6 +23,9 @@ pub enum ReadFault {
 }
 
 const TOO_LARGE: ReadFault = ReadFault::Close(CloseCode::Size, "a message has at most 256 KiB");
+const TOO_MANY_FRAMES: ReadFault =
+    ReadFault::Close(CloseCode::Policy, "a message has at most 4096 frames");
+const FRAMES_MAX: usize = 4_096;
 const NOT_UTF8: ReadFault = ReadFault::Close(CloseCode::Invalid, "text is UTF-8");
 
 /// Reads the messages of a socket.
@@ -39,6 +42,7 @@ impl FrameReader {
             fragments: Fragments {
                 bytes_max,
                 is_text: false,
+                frames: 0,
                 bytes: BytesMut::new(),
             },
         }
@@ -78,6 +82,7 @@ fn fault(error: &ProtocolError) -> ReadFault {
 struct Fragments {
     bytes_max: usize,
     is_text: bool,
+    frames: usize,
     bytes: BytesMut,
 }
 
@@ -98,6 +103,10 @@ impl Fragments {
         };
         if self.bytes.len() + bytes.len() > self.bytes_max {
             return Err(TOO_LARGE);
+        }
+        self.frames = if is_last { 0 } else { self.frames + 1 };
+        if self.frames >= FRAMES_MAX {
+            return Err(TOO_MANY_FRAMES);
         }
         self.bytes.extend_from_slice(&bytes);
         if !is_last {
@@ -122,6 +131,7 @@ mod tests {
         Fragments {
             bytes_max: 8,
             is_text: false,
+            frames: 0,
             bytes: BytesMut::new(),
         }
     }
@@ -146,6 +156,22 @@ mod tests {
         );
         assert_eq!(message.add(Item::FirstBinary(bytes(b"12345678"))), Ok(None));
         assert_eq!(message.add(Item::Last(bytes(b"9"))), Err(TOO_LARGE));
+    }
+
+    #[test]
+    fn empty_fragments_are_limited() {
+        let mut message = fragments();
+        for _ in 0..2 {
+            assert_eq!(message.add(Item::FirstText(bytes(b""))), Ok(None));
+            for _ in 2..FRAMES_MAX {
+                assert_eq!(message.add(Item::Continue(bytes(b""))), Ok(None));
+            }
+            let whole = message.add(Item::Last(bytes(b"")));
+            assert_eq!(whole, Ok(Some(SocketFrame::Text(bytes(b"")))));
+        }
+        assert_eq!(message.add(Item::FirstText(bytes(b""))), Ok(None));
+        let last = (1..FRAMES_MAX).map(|_| message.add(Item::Continue(bytes(b""))));
+        assert_eq!(last.last(), Some(Err(TOO_MANY_FRAMES)));
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! The HTTP transport: a request holds up to a hundred messages; the answer holds their replies in the same order,
 //! and waiting commands.
 
+use std::collections::BTreeMap;
+
 use actix_web::{Error, HttpResponse, web};
 use dikala_actors::bridges::Poll;
 use dikala_entities::{BridgeId, foreign_json};
 use dikala_protocol::{Command, MESSAGES_MAX};
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
 use super::{
     BridgeContext,
     budget::ROOM_WITHIN,
     ordering::{OrderingQueues, payer},
-    protocol,
+    protocol::{self, MessageRefusal},
     ticket::Ticket,
 };
 use crate::{
@@ -34,17 +36,21 @@ pub async fn messages(
     body: web::ReqData<RawBody>,
 ) -> Result<HttpResponse, Error> {
     let bridge = bridge.into_inner();
-    let messages = parse(&body.0)?;
-    let ids = messages.iter().map(|message| message["id"].as_str());
-    let poll = Poll::new(ids, context.runtime.clock.now());
-    let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
-    let share = context.budgets.of(bridge);
     let trace = named_trace();
-    let requests: Vec<_> = messages
-        .iter()
-        .map(|message| Ok(protocol::parse(message)?.within(trace.as_ref())))
+    let requests: Vec<Result<_, MessageRefusal>> = parse(&body.0)?
+        .into_iter()
+        .map(|message| {
+            let message = protocol::parse_text(message.get().as_bytes())?;
+            Ok(message.within(trace.as_ref()))
+        })
         .collect();
-    drop(messages);
+    let ids = requests.iter().map(|request| match request {
+        Ok(message) => Some(message.id.as_str()),
+        Err(refusal) => refusal.id.as_deref(),
+    });
+    let poll = Poll::new(ids, context.runtime.clock.now());
+    let mut replies: Vec<Value> = vec![Value::Null; requests.len()];
+    let share = context.budgets.of(bridge);
     // Splits the body's length evenly: the share matters only for functions, which take it along when they step
     // aside.
     let length = body.0.len().div_ceil(requests.len());
@@ -93,17 +99,21 @@ async fn commands_for(runtime: &Runtime, bridge: BridgeId, poll: &Poll) -> Vec<C
     })
 }
 
-fn parse(body: &[u8]) -> Result<Vec<Value>, ApiError> {
-    let body: Value =
-        foreign_json::value(body).map_err(|error| ApiError::InvalidJson(error.to_string()))?;
-    match body.get("messages") {
-        Some(Value::Array(messages)) if (1..=MESSAGES_MAX).contains(&messages.len()) => {
-            Ok(messages.clone())
-        }
-        Some(Value::Array(messages)) if messages.is_empty() => Err(wrong(FieldCode::TooShort)),
-        Some(Value::Array(_)) => Err(wrong(FieldCode::TooLong)),
-        Some(_) => Err(wrong(FieldCode::InvalidType)),
-        None => Err(wrong(FieldCode::Required)),
+/// Splits a body into the texts of its messages, so that one that cannot be read is refused alone.
+fn parse(body: &[u8]) -> Result<Vec<&RawValue>, ApiError> {
+    let Ok(fields) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(body) else {
+        let error = foreign_json::value(body).err();
+        let error = error.map(|error| ApiError::InvalidJson(error.to_string()));
+        return Err(error.unwrap_or_else(|| wrong(FieldCode::Required)));
+    };
+    let messages = fields.get("messages");
+    let messages = messages.ok_or_else(|| wrong(FieldCode::Required))?;
+    let messages: Vec<&RawValue> =
+        serde_json::from_str(messages.get()).map_err(|_| wrong(FieldCode::InvalidType))?;
+    match messages.len() {
+        0 => Err(wrong(FieldCode::TooShort)),
+        1..=MESSAGES_MAX => Ok(messages),
+        _ => Err(wrong(FieldCode::TooLong)),
     }
 }
 

@@ -7,7 +7,7 @@ use awc::ws::CloseCode;
 use futures_util::future::join_all;
 
 use crate::support::{
-    bridge::BridgeSocketEnd,
+    bridge::{BridgeSocketEnd, post_raw},
     prelude::*,
     raw_socket::{GOES_ON, RawSocket, TEXT, TEXT_GOES_ON},
     tenant::text,
@@ -22,6 +22,27 @@ const MEMORY_MB_MAX: u64 = 500;
 async fn another_bridge(world: &TestWorld) -> (String, String) {
     let created = world.server.cli(&["bridge", "create", "--name", "bad"]);
     (text(&created, "id"), text(&created, "token"))
+}
+
+#[actix_web::test]
+async fn a_message_that_cannot_be_read_is_refused_alone() {
+    let world = world!(Sqlite);
+    let hidden = json!({"$serde_json::private::RawValue": "1"});
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let messages = json!({"messages": [
+        {"id": "1", "type": "call.function", "callId": "c", "parameters": hidden},
+        {"id": "2", "type": "heartbeat"},
+        {"id": "3", "type": "heartbeat", "activeCalls": deep},
+    ]});
+    let (_, token) = another_bridge(&world).await;
+    let bearer = format!("Bearer {token}");
+    let answer = post_raw(&world.server.http, Some(&bearer), messages).await;
+    let answer = answer.expect(200);
+    let replies = &answer["replies"];
+    for (place, id, ok) in [(0, "1", false), (1, "2", true), (2, "3", false)] {
+        assert_eq!(replies[place]["replyTo"], id, "{replies}");
+        assert_eq!(replies[place]["ok"], ok, "{replies}");
+    }
 }
 
 fn list_of_calls(number: usize) -> String {

@@ -1,8 +1,9 @@
 //! Outgoing WebSockets, plain or over TLS.
 
+pub mod read_budget;
 pub mod silence;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use dikala_entities::Secret;
 use futures_util::{SinkExt, stream::SplitSink};
@@ -24,7 +25,7 @@ use tokio_tungstenite::{
 };
 use url::{Host, Url};
 
-use self::silence::MonitoredStream;
+use self::{read_budget::ReadBudget, silence::MonitoredStream};
 use crate::SUBPROTOCOL;
 
 /// Time limit for opening a socket.
@@ -73,18 +74,22 @@ pub async fn dial_service(
         (header::AUTHORIZATION, bearer),
         (header::SEC_WEBSOCKET_PROTOCOL, subprotocol),
     ];
-    dial(url, tls, headers, FRAME_BYTES_MAX).await
+    dial(url, tls, headers, FRAME_BYTES_MAX, None).await
 }
 
-/// Opens a socket at a `ws://` or `wss://` address. `headers` go with the request; `message_bytes_max` limits received messages.
+/// Opens a socket at a `ws://` or `wss://` address. `headers` go with the request; `message_bytes_max` limits received messages,
+/// `budget` the rate of received bytes.
 pub async fn dial(
     url: &str,
     tls: &TlsConnector,
     headers: Vec<(HeaderName, HeaderValue)>,
     message_bytes_max: usize,
+    budget: Option<Arc<ReadBudget>>,
 ) -> Result<ClientSocket, SocketError> {
-    let opened = timeout(OPEN_WITHIN, open(url, tls, headers, message_bytes_max)).await;
-    opened.unwrap_or(Err(SocketError::Slow))
+    let opening = open(url, tls, headers, message_bytes_max, budget);
+    timeout(OPEN_WITHIN, opening)
+        .await
+        .unwrap_or(Err(SocketError::Slow))
 }
 
 async fn open(
@@ -92,6 +97,7 @@ async fn open(
     tls: &TlsConnector,
     headers: Vec<(HeaderName, HeaderValue)>,
     message_bytes_max: usize,
+    budget: Option<Arc<ReadBudget>>,
 ) -> Result<ClientSocket, SocketError> {
     let place = Url::parse(url).map_err(|_| SocketError::Address)?;
     let is_secure = match place.scheme() {
@@ -132,7 +138,8 @@ async fn open(
         .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
         .read_buffer_size(BUFFER_BYTES)
         .write_buffer_size(BUFFER_BYTES);
-    match client_async_with_config(request, MonitoredStream::new(stream), Some(config)).await {
+    let stream = MonitoredStream::new(stream, budget);
+    match client_async_with_config(request, stream, Some(config)).await {
         Ok((socket, _)) => Ok(socket),
         Err(tungstenite::Error::Http(answer)) => Err(SocketError::Status(answer.status().as_u16())),
         Err(error) => Err(SocketError::Protocol(error.to_string())),

@@ -159,6 +159,7 @@ impl MediaTask {
                     }
                     Some(control) => {
                         if !self.control(control, &mut heard) {
+                            outcome = Err(unread());
                             break;
                         }
                         speaking = true;
@@ -188,7 +189,7 @@ impl MediaTask {
                 },
             }
             if !self.report_events(&mut heard) {
-                outcome = Err(io::Error::other("its events are not read"));
+                outcome = Err(unread());
                 break;
             }
         }
@@ -319,6 +320,10 @@ impl MediaTask {
         }
         true
     }
+}
+
+fn unread() -> io::Error {
+    io::Error::other("its events are not read")
 }
 
 /// Further ticks that are due when one is late by this much. All due ticks but the last are then more than a tick late.

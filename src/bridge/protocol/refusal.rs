@@ -1,10 +1,11 @@
 //! Refusals: the error replies to messages that were not carried out.
 
+use std::collections::BTreeMap;
+
 use dikala_actors::calls::CallError;
 use dikala_entities::foreign_json;
 use dikala_protocol::{BridgeMessage, ErrorCode, ReplyError, read, reply::error_reply};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Value, value::RawValue};
 
 use super::queue_key::QueueKey;
 
@@ -23,7 +24,7 @@ pub fn parse_text(text: &[u8]) -> Result<BridgeMessage, MessageRefusal> {
     match foreign_json::value(text) {
         Ok(value) => parse(&value),
         Err(_) => {
-            let words = "The frame is not a JSON object, or a name in it is reserved.";
+            let words = "The message is not a JSON object, or a name in it is reserved.";
             let refusal = MessageRefusal::from(ReplyError::invalid(words));
             Err(refusal.of(&id_alone(text)))
         }
@@ -32,18 +33,18 @@ pub fn parse_text(text: &[u8]) -> Result<BridgeMessage, MessageRefusal> {
 
 /// The names of a message that cannot be read whole: its id and its call, so that the refusal can be answered in order.
 pub fn id_alone(text: &[u8]) -> Value {
-    #[derive(Default, Deserialize, Serialize)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Names {
-        id: Option<String>,
-        call_id: Option<String>,
-        bridge_call_id: Option<String>,
-    }
-    json!(serde_json::from_slice::<Names>(text).unwrap_or_default())
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(text).unwrap_or_default();
+    let texts = ["id", "callId", "bridgeCallId"]
+        .into_iter()
+        .filter_map(|name| {
+            let text: String = serde_json::from_str(fields.get(name)?.get()).ok()?;
+            Some((name.to_owned(), text.into()))
+        });
+    Value::Object(texts.collect())
 }
 
 /// Parses one message.
-pub fn parse(message: &Value) -> Result<BridgeMessage, MessageRefusal> {
+fn parse(message: &Value) -> Result<BridgeMessage, MessageRefusal> {
     read::parse(message).map_err(|error| MessageRefusal::from(error).of(message))
 }
 
@@ -141,6 +142,9 @@ mod tests {
         assert_eq!(json["replyTo"], Value::Null);
         let hidden = br#"{"id":"9","type":"call.function","callId":"c","parameters":{"$serde_json::private::RawValue":"x"}}"#;
         let refusal = parse_text(hidden).expect_err("the name is reserved");
+        assert_eq!(refusal.to_json()["replyTo"], "9");
+        let odd = br#"{"id":"8","id":"9","callId":5,"x":{"$serde_json::private::RawValue":"x"}}"#;
+        let refusal = parse_text(odd).expect_err("the name is reserved");
         assert_eq!(refusal.to_json()["replyTo"], "9");
         let refusal = parse_text(b"{").expect_err("is no JSON");
         assert_eq!(refusal.id, None);

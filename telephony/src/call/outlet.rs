@@ -45,6 +45,11 @@ impl<T> Outlet<T> {
         self.waiting.len()
     }
 
+    /// The value that waits behind all others.
+    pub(super) fn last_waiting(&mut self) -> Option<&mut T> {
+        self.waiting.back_mut()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -21,6 +21,8 @@ const LAST_ORDER: Duration = Duration::from_secs(2);
 /// Pieces of speech, at most a minute, that are read ahead while the caller may be interrupting. The voice's confirmation of the
 /// interruption is queued behind them.
 const AHEAD_MOST: usize = 600;
+/// 100 ms, the longest piece of a voice.
+const PIECE_SAMPLES: usize = dikala_sip::leg::SPEECH_RATE as usize / 10;
 
 #[derive(Debug, Clone)]
 pub(crate) struct TaskDeps {
@@ -186,7 +188,7 @@ impl Call {
                     }
                     self.orders.send(order);
                 }
-                MachineEffect::Say(speech) => self.speech.send(speech),
+                MachineEffect::Say(speech) => self.say(speech),
                 MachineEffect::OpenVoice(setup) => {
                     tracing::info!(call = setup.call_id, "a call is taken");
                     self.call_id.clone_from(&setup.call_id);
@@ -210,6 +212,18 @@ impl Call {
                 }
                 MachineEffect::Service(message, at) => self.channel.post(message, at).await,
             }
+        }
+    }
+
+    /// Queues speech. Short pieces that wait are joined, so that the number of pieces limits their time.
+    fn say(&mut self, speech: Speech) {
+        match (&speech, self.speech.last_waiting()) {
+            (Speech::Audio(more), Some(Speech::Audio(last)))
+                if last.len() + more.len() <= PIECE_SAMPLES =>
+            {
+                last.extend_from_slice(more);
+            }
+            _ => self.speech.send(speech),
         }
     }
 }

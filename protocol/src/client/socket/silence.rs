@@ -11,16 +11,16 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::Instant,
+    time::{Instant, Sleep, sleep_until},
 };
 
-use super::ByteStream;
+use super::{ByteStream, read_budget::ReadBudget};
 
 /// The time of the last received byte of a socket.
 #[derive(Debug, Clone)]
@@ -48,10 +48,26 @@ impl LastReceived {
     }
 }
 
-/// A stream that records when bytes come.
+/// A stream that records when bytes come, and reads them within a budget if it has one.
 pub struct MonitoredStream {
     stream: Box<dyn ByteStream>,
     heard: LastReceived,
+    pace: Option<ReadPace>,
+}
+
+/// Bytes are limited here, not whole messages: a frame that completes no message costs work, too.
+struct ReadPace {
+    budget: Arc<ReadBudget>,
+    until: Pin<Box<Sleep>>,
+}
+
+impl ReadPace {
+    fn spend(&mut self, bytes: usize, now: Instant) {
+        let from = self.budget.spend(bytes, now);
+        if from > now {
+            self.until.as_mut().reset(from);
+        }
+    }
 }
 
 impl fmt::Debug for MonitoredStream {
@@ -63,9 +79,17 @@ impl fmt::Debug for MonitoredStream {
 }
 
 impl MonitoredStream {
-    pub(super) fn new(stream: Box<dyn ByteStream>) -> Self {
-        let heard = LastReceived::now(Instant::now());
-        Self { stream, heard }
+    pub(super) fn new(stream: Box<dyn ByteStream>, budget: Option<Arc<ReadBudget>>) -> Self {
+        let now = Instant::now();
+        let pace = |budget| ReadPace {
+            budget,
+            until: Box::pin(sleep_until(now)),
+        };
+        Self {
+            stream,
+            heard: LastReceived::now(now),
+            pace: budget.map(pace),
+        }
     }
 
     pub fn heard(&self) -> LastReceived {
@@ -79,10 +103,18 @@ impl AsyncRead for MonitoredStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(pace) = &mut self.pace {
+            ready!(pace.until.as_mut().poll(context));
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.heard.note(Instant::now());
+        let bytes = buffer.filled().len() - before;
+        if bytes > 0 {
+            let now = Instant::now();
+            self.heard.note(now);
+            if let Some(pace) = &mut self.pace {
+                pace.spend(bytes, now);
+            }
         }
         read
     }

@@ -50,7 +50,9 @@ async fn set_up(settings: &settings::GeminiSettings, trust: &Trust) -> Result<()
     };
     let setup = Persona::new(agent, &settings.model).setup(SessionStart::Fresh(""));
     let setup = serde_json::to_string(&setup).map_err(|error| error.to_string())?;
-    let mut socket = connect(settings, trust).await.map_err(|why| why.words)?;
+    let mut socket = connect(settings, trust, None)
+        .await
+        .map_err(|why| why.words)?;
     let sent = socket.send(Message::text(setup)).await;
     sent.map_err(|error| broken(&error))?;
     while let Some(message) = socket.next().await {

@@ -1,13 +1,12 @@
 //! Gemini Live: the model listens and speaks by itself, over a WebSocket.
 //!
-//! [`machine`] decides, [`shell`] carries that out with one or two sockets ([`socket`], [`read_budget`]). [`setup`] is the first message of a
+//! [`machine`] decides, [`shell`] carries that out with one or two sockets ([`socket`]). [`setup`] is the first message of a
 //! connection, [`words`] the texts for the model, [`profile`] the differences between models, [`wire`] the messages. This code
 //! has never run against Google's service. Each rule names its date and source.
 
 mod check;
 mod machine;
 mod profile;
-mod read_budget;
 mod setup;
 mod shell;
 mod socket;

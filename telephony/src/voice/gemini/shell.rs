@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use dikala_protocol::client::socket::read_budget::ReadBudget;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -36,6 +37,7 @@ struct Session {
     began: Instant,
     sockets: HashMap<u32, mpsc::Sender<String>>,
     events: mpsc::Sender<SessionInput>,
+    budget: Arc<ReadBudget>,
     /// The newest connection with unreadable messages, which are logged once.
     unreadable: Option<u32>,
     /// Messages that the call has not taken yet. Until it has, the socket is not read.
@@ -60,6 +62,7 @@ pub(super) async fn run(
         began: Instant::now(),
         sockets: HashMap::new(),
         events,
+        budget: Arc::new(ReadBudget::new(Instant::now())),
         unreadable: None,
         unheard: VecDeque::new(),
     };
@@ -107,8 +110,8 @@ impl Session {
                 let (socket, outgoing) = mpsc::channel(OUTGOING_MOST);
                 self.sockets.insert(connection, socket);
                 let (settings, trust) = (self.settings.clone(), self.trust.clone());
-                let events = self.events.clone();
-                tokio::spawn(carry(connection, settings, trust, outgoing, events));
+                let (budget, events) = (self.budget.clone(), self.events.clone());
+                tokio::spawn(carry(connection, settings, trust, budget, outgoing, events));
             }
             SessionEffect::Send {
                 connection,

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use dikala_protocol::client::socket::{
     ClientSocket, SocketError, dial,
+    read_budget::ReadBudget,
     silence::{Silence, SilenceWatch},
 };
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
@@ -16,7 +17,6 @@ use url::Url;
 
 use super::{
     machine::{CloseReason, SessionInput},
-    read_budget::ReadBudget,
     wire::server,
 };
 use crate::{settings, trust::Trust};
@@ -37,10 +37,11 @@ pub(super) async fn carry(
     connection: u32,
     settings: Arc<settings::GeminiSettings>,
     trust: Trust,
+    budget: Arc<ReadBudget>,
     mut outgoing: mpsc::Receiver<String>,
     events: mpsc::Sender<SessionInput>,
 ) {
-    let why = match connect(&settings, &trust).await {
+    let why = match connect(&settings, &trust, Some(budget.clone())).await {
         Err(why) => why,
         Ok(socket) => {
             if events
@@ -54,7 +55,14 @@ pub(super) async fn carry(
             let (mut sink, mut stream) = socket.split();
             let (pings, mut due) = mpsc::channel(1);
             let key = &settings.api_key;
-            let reading = read(connection, &mut stream, &events, key, (watch, pings));
+            let reading = read(
+                connection,
+                &mut stream,
+                &events,
+                key,
+                &budget,
+                (watch, pings),
+            );
             tokio::pin!(reading);
             let written = tokio::select! {
                 why = &mut reading => Err(why),
@@ -78,6 +86,7 @@ pub(super) async fn carry(
 pub(super) async fn connect(
     settings: &settings::GeminiSettings,
     trust: &Trust,
+    budget: Option<Arc<ReadBudget>>,
 ) -> Result<ClientSocket, CloseReason> {
     let mut url = Url::parse(&settings.url).map_err(|_| CloseReason {
         refused: true,
@@ -86,16 +95,23 @@ pub(super) async fn connect(
     if !settings.api_key.is_empty() {
         url.query_pairs_mut().append_pair("key", &settings.api_key);
     }
-    dial(url.as_str(), &trust.connector(), Vec::new(), MESSAGE_MOST)
-        .await
-        .map_err(|error| CloseReason {
-            refused: match error {
-                SocketError::Status(status) => (400..500).contains(&status) && status != 429,
-                SocketError::Address => true,
-                _ => false,
-            },
-            words: shown(&error.to_string(), &settings.api_key),
-        })
+    let headers = Vec::new();
+    dial(
+        url.as_str(),
+        &trust.connector(),
+        headers,
+        MESSAGE_MOST,
+        budget,
+    )
+    .await
+    .map_err(|error| CloseReason {
+        refused: match error {
+            SocketError::Status(status) => (400..500).contains(&status) && status != 429,
+            SocketError::Address => true,
+            _ => false,
+        },
+        words: shown(&error.to_string(), &settings.api_key),
+    })
 }
 
 async fn read(
@@ -103,11 +119,11 @@ async fn read(
     stream: &mut (impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin),
     events: &mpsc::Sender<SessionInput>,
     key: &str,
+    budget: &ReadBudget,
     (mut watch, pings): (SilenceWatch, mpsc::Sender<()>),
 ) -> CloseReason {
     // The service may be silent until its first message; the setup has its own time limit.
     let mut is_watched = false;
-    let mut budget = ReadBudget::new(Instant::now());
     loop {
         let message = tokio::select! {
             biased;
@@ -122,9 +138,7 @@ async fn read(
                 continue;
             }
         };
-        if let Some(Ok(message)) = &message {
-            sleep_until(budget.spend(message.len(), Instant::now())).await;
-        }
+        budget.spend_message(Instant::now());
         let input = match message {
             // The service sends its JSON in binary frames.
             Some(Ok(Message::Text(text))) => parse(connection, text.as_bytes()),

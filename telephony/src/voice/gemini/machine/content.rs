@@ -160,10 +160,22 @@ impl SessionMachine {
         if self.summary.is_none() {
             self.spoke = true;
             for piece in samples.chunks(PIECE_SAMPLES) {
-                self.tell(VoiceEvent::Audio(piece.to_vec()));
+                self.tell_audio(piece);
             }
         } else {
             self.sums_up();
+        }
+    }
+
+    /// Joins what one message has in many parts, since each piece is work for the call.
+    fn tell_audio(&mut self, piece: &[i16]) {
+        match self.effects.last_mut() {
+            Some(SessionEffect::Tell(VoiceEvent::Audio(last)))
+                if last.len() + piece.len() <= PIECE_SAMPLES =>
+            {
+                last.extend_from_slice(piece);
+            }
+            _ => self.tell(VoiceEvent::Audio(piece.to_vec())),
         }
     }
 

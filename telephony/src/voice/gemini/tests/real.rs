@@ -59,7 +59,7 @@ async fn recorded(settings: GeminiSettings, file: PathBuf) -> GeminiSettings {
 
 async fn relay(stream: TcpStream, settings: Arc<GeminiSettings>, file: Arc<PathBuf>) {
     let mut near = accept_async(stream).await.unwrap();
-    let mut far = connect(&settings, &publicly()).await.unwrap();
+    let mut far = connect(&settings, &publicly(), None).await.unwrap();
     loop {
         let passed = tokio::select! {
             Some(Ok(message)) = near.next() => {
