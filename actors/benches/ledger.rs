@@ -17,7 +17,7 @@ use std::{
 
 use dikala_actors::{
     commit::{self, CommitDeps, CommitEntry, CommitHandle},
-    events::outbox::Audience,
+    events::outbox::EventRecipients,
     ledger::{self, Admission, Admit, Credit, Extend},
     nodes::Membership,
     runtime::clock::{Clock, SystemClock},
@@ -50,7 +50,7 @@ async fn measure(store: &Store) {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside("bench"),
-        audience: Audience::default(),
+        recipients: EventRecipients::default(),
     };
     let ledger = commit::start(&arbiter.handle(), &deps);
     let mut alone = 0;
