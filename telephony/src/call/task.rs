@@ -18,7 +18,7 @@ use crate::voice::{Provider, VoiceEvent, VoiceInput, VoiceSession};
 
 /// Time limit for the leg to read the last orders.
 const LAST_ORDER: Duration = Duration::from_secs(2);
-/// Pieces of speech, at most a minute, that are read ahead while the caller may be interrupting. The voice's confirmation of the
+/// Pieces of speech, 48 to 60 s, that are read ahead while the caller may be interrupting. The voice's confirmation of the
 /// interruption is queued behind them.
 const AHEAD_MOST: usize = 600;
 /// 100 ms, the longest piece of a voice.
@@ -215,15 +215,10 @@ impl Call {
         }
     }
 
-    /// Queues speech. Short pieces that wait are joined, so that the number of pieces limits their time.
     fn say(&mut self, speech: Speech) {
-        match (&speech, self.speech.last_waiting()) {
-            (Speech::Audio(more), Some(Speech::Audio(last)))
-                if last.len() + more.len() <= PIECE_SAMPLES =>
-            {
-                last.extend_from_slice(more);
-            }
-            _ => self.speech.send(speech),
+        let last = self.speech.last_waiting();
+        if !last.is_some_and(|last| joins(last, &speech)) {
+            self.speech.send(speech);
         }
     }
 }
@@ -250,5 +245,38 @@ async fn with_voice(voice: &mut Option<Voice>, listens: bool) -> WithVoice {
         heard = heard.recv(), if listens => heard.map_or(WithVoice::Gone, WithVoice::Heard),
         () = spoken.pass(), if !spoken.is_idle() => WithVoice::Passed,
         () = std::future::pending() => WithVoice::Passed,
+    }
+}
+
+/// Joins short pieces of speech that wait, so that the number of pieces limits their time. False if they stay apart.
+fn joins(last: &mut Speech, next: &Speech) -> bool {
+    match (last, next) {
+        (Speech::Audio(last), Speech::Audio(next)) if last.len() + next.len() <= PIECE_SAMPLES => {
+            last.extend_from_slice(next);
+            true
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_of_a_minute_is_read_ahead_however_short_the_pieces() {
+        for milliseconds in [20, 40, 100] {
+            let samples = PIECE_SAMPLES * milliseconds / 100;
+            let mut waiting: Vec<Speech> = Vec::new();
+            for _ in 0..48_000 / milliseconds {
+                let next = Speech::Audio(vec![7; samples]);
+                if !waiting.last_mut().is_some_and(|last| joins(last, &next)) {
+                    waiting.push(next);
+                }
+            }
+            assert!(waiting.len() <= AHEAD_MOST, "{milliseconds} ms");
+            let mark = Speech::Mark(1);
+            assert!(!joins(&mut waiting[0], &mark));
+        }
     }
 }

@@ -721,6 +721,22 @@ fn a_model_that_calls_functions_without_a_pause_is_connected_again() {
 }
 
 #[test]
+fn many_parts_of_a_message_are_few_pieces() {
+    let mut story = Story::live(STABLE);
+    let before = story.told().len();
+    let part = json!({"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": BASE64_STANDARD.encode([1, 2])}});
+    let parts = vec![part; 5_000];
+    story.message(1, json!({"serverContent": {"modelTurn": {"parts": parts}}}));
+    let samples = |it: &&VoiceEvent| match it {
+        VoiceEvent::Audio(samples) => samples.len(),
+        _ => 0,
+    };
+    let told = story.told();
+    assert_eq!(told[before..].iter().map(samples).sum::<usize>(), 5_000);
+    assert!(told.len() - before <= 3);
+}
+
+#[test]
 fn arguments_that_no_function_takes_are_refused_at_once_and_not_kept() {
     let mut story = Story::live(STABLE);
     let args = json!({"text": "x".repeat(64 * 1024)});
