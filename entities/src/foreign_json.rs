@@ -1,7 +1,7 @@
 //! JSON from outside.
 //!
 //! [`Value`] reads an object whose first name is `$serde_json::private::RawValue` as JSON inside a string. It does so
-//! since sqlx turns on the feature `raw_value`. Strings in strings escape the parser's limit of depth, until the stack
+//! with the feature `raw_value`, which sqlx and this project need. Strings in strings escape the parser's limit of depth, until the stack
 //! overflows. So text from outside is read here, where such names are refused; what was read once is safe to store and
 //! to read again.
 

@@ -56,7 +56,7 @@ pub struct ToolOutcome(Arc<str>);
 impl ToolOutcome {
     /// An empty output becomes `{"done": true}`: a model that is told nothing may call again (Gemini 3.8 does).
     pub(crate) fn success(output: Value) -> Self {
-        let says_nothing = output.as_object().is_none_or(Map::is_empty);
+        let says_nothing = output.as_object().is_some_and(Map::is_empty);
         let output = if says_nothing {
             json!({"done": true})
         } else {
@@ -124,4 +124,16 @@ pub struct Usage {
     pub audio_in: u64,
     pub text_out: u64,
     pub audio_out: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_outcome_says_something() {
+        let text = |output| ToolOutcome::success(output).text().to_owned();
+        assert_eq!(text(json!({})), r#"{"output":{"done":true}}"#);
+        assert_eq!(text(json!({"a": 1})), r#"{"output":{"a":1}}"#);
+    }
 }

@@ -70,7 +70,7 @@ pub(super) async fn carry(
             };
             match written {
                 Err(why) => why,
-                // Where a write fails, the reason for the close may still be unread.
+                // The reason for a close may still be unread when a write fails.
                 Ok(written) => {
                     let otherwise = written.err().unwrap_or_else(|| gone("it does not close"));
                     timeout(CLOSING, reading).await.unwrap_or(otherwise)
