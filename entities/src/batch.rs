@@ -1,17 +1,17 @@
 //! Writes many rows with one statement, whose text, and so its plan, is the same for batches of any size. One
 //! parameter per value would need a text for each size, and each connection would keep hundreds of them prepared.
 //!
-//! PostgreSQL receives all rows as one JSON parameter, and all writes of a transaction in one round trip
-//! ([`Transaction::write_all`](crate::store::Transaction::write_all)). SQLite has no round trips, and reading JSON
-//! costs it more than binding values, so there the rows are `VALUES` in blocks of a few sizes.
+//! PostgreSQL receives each column of the rows as an array, and all writes of a transaction in one round trip
+//! ([`Transaction::write_all`](crate::store::Transaction::write_all)), or the whole transaction in one
+//! ([`Store::write_at_once`](crate::store::Store::write_at_once)). SQLite has no arrays and no round trips, so there
+//! the rows are `VALUES` in blocks of a few sizes.
 
 use sea_orm::{
     ActiveModelTrait, ActiveValue, DbBackend, DbErr, EntityName, EntityTrait, IdenStatic, Iterable,
     Statement, Value,
 };
-use serde_json::{Map, Value as Json};
 
-use crate::rows::{ColumnType, json_rows_of};
+use crate::rows::ColumnType;
 
 /// The placeholder of the rows in a statement's text.
 const ROWS: &str = "{rows}";
@@ -21,6 +21,10 @@ const BLOCKS: [usize; 4] = [1, 4, 16, 64];
 const BLOCK_MAX: usize = 64;
 /// If no write has more rows than this, all writes are one statement.
 const TOGETHER_MAX: usize = 4;
+/// Not a number, so that its conversion fails. The words appear in PostgreSQL's log.
+const GUARD: &str = "rows changed meanwhile, dikala reads them again";
+/// The error of that conversion: `invalid_text_representation`.
+pub(crate) const GUARD_CODE: &str = "22P02";
 
 /// Rows and the statement that writes them. It must change exactly one row of the table for each given row.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,36 +114,107 @@ impl BatchWrite {
         )
     }
 
-    /// Its text on PostgreSQL, as the part with this number of a larger statement.
-    fn part(&self, number: usize) -> String {
-        let rows = json_rows_of(DbBackend::Postgres, &self.columns, number);
+    /// Its text on PostgreSQL, with its columns as the parameters from `first` on.
+    fn part(&self, first: usize) -> String {
+        let arrays: Vec<String> = (first..)
+            .zip(&self.columns)
+            .map(|(number, (_, kind))| format!("${number}::{}[]", kind.in_postgres()))
+            .collect();
+        let names: Vec<String> = self
+            .columns
+            .iter()
+            .map(|(name, _)| format!("\"{name}\""))
+            .collect();
+        let rows = format!(
+            "unnest({}) AS rows({})",
+            arrays.join(", "),
+            names.join(", ")
+        );
         self.sql.replace(ROWS, &rows)
     }
 
-    fn json(&self) -> String {
-        let object = |row: &Vec<Value>| {
-            let fields = self.columns.iter().zip(row);
-            let fields = fields.map(|((name, _), value)| ((*name).to_owned(), json_of(value)));
-            Json::Object(fields.collect::<Map<_, _>>())
-        };
-        Json::Array(self.rows.iter().map(object).collect()).to_string()
+    /// The values of its columns, in their order.
+    fn arrays(&self) -> impl Iterator<Item = ArrayParameter> + '_ {
+        let columns = self.columns.iter().enumerate();
+        columns.map(|(at, (_, kind))| {
+            let values = self.rows.iter().filter_map(move |row| row.get(at));
+            match kind {
+                ColumnType::Text => ArrayParameter::Texts(values.map(text_of).collect()),
+                ColumnType::BigInt => ArrayParameter::Integers(values.map(integer_of).collect()),
+                ColumnType::Boolean => ArrayParameter::Booleans(values.map(boolean_of).collect()),
+            }
+        })
     }
 }
 
-/// Several writes as one PostgreSQL statement, which returns the number of rows that each changed: `n1`, `n2`, …
+/// A statement for PostgreSQL.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ArrayStatement {
+    pub sql: String,
+    pub parameters: Vec<ArrayParameter>,
+}
+
+/// A column of rows, or a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ArrayParameter {
+    Texts(Vec<Option<String>>),
+    Integers(Vec<Option<i64>>),
+    Booleans(Vec<Option<bool>>),
+    Count(i64),
+}
+
+/// The writes as parts `w1`, `w2`, … of a larger statement, and their parameters.
 ///
 /// All writes see the tables as they were before, so no two may touch the same row.
-pub(crate) fn together(writes: &[&BatchWrite]) -> Statement {
-    let numbered = || (1..).zip(writes);
-    let parts: Vec<String> = numbered()
-        .map(|(number, write)| format!("w{number} AS ({} RETURNING 1)", write.part(number)))
+fn parts_of(writes: &[&BatchWrite]) -> (Vec<String>, Vec<ArrayParameter>) {
+    let (mut parts, mut parameters) = (Vec::new(), Vec::new());
+    for (number, write) in (1..).zip(writes) {
+        let part = write.part(parameters.len() + 1);
+        parts.push(format!("w{number} AS ({part} RETURNING 1)"));
+        parameters.extend(write.arrays());
+    }
+    (parts, parameters)
+}
+
+/// Several writes as one PostgreSQL statement, which returns the number of rows that each changed: `n1`, `n2`, …
+pub(crate) fn together(writes: &[&BatchWrite]) -> ArrayStatement {
+    let (parts, parameters) = parts_of(writes);
+    let counts: Vec<String> = (1..=writes.len())
+        .map(|number| format!("(SELECT COUNT(*) FROM w{number}) AS n{number}"))
         .collect();
-    let counts: Vec<String> = numbered()
-        .map(|(number, _)| format!("(SELECT COUNT(*) FROM w{number}) AS n{number}"))
+    ArrayStatement {
+        sql: format!("WITH {} SELECT {}", parts.join(", "), counts.join(", ")),
+        parameters,
+    }
+}
+
+/// Several writes as one PostgreSQL statement outside of a transaction. It fails with [`GUARD_CODE`], and so changes
+/// nothing, if a write changes fewer rows than it was given. `settings` of PostgreSQL hold for it alone.
+///
+/// The writes take their locks in the order in which they are given: PostgreSQL executes each of them when the guard first
+/// counts it, after it has read the settings.
+pub(crate) fn at_once(writes: &[&BatchWrite], settings: &[(&str, &str)]) -> ArrayStatement {
+    let settings: Vec<String> = settings
+        .iter()
+        .map(|(name, value)| format!("set_config('{name}', '{value}', true)"))
         .collect();
-    let sql = format!("WITH {} SELECT {}", parts.join(", "), counts.join(", "));
-    let values = writes.iter().map(|write| Value::from(write.json()));
-    Statement::from_sql_and_values(DbBackend::Postgres, sql, values)
+    let (parts, mut parameters) = parts_of(writes);
+    let mut counts = Vec::with_capacity(writes.len());
+    for (number, write) in (1..).zip(writes) {
+        parameters.push(ArrayParameter::Count(
+            i64::try_from(write.count()).unwrap_or(i64::MAX),
+        ));
+        let expected = parameters.len();
+        counts.push(format!("(SELECT COUNT(*) FROM w{number}) = ${expected}"));
+    }
+    let sql = format!(
+        "WITH settings AS MATERIALIZED (SELECT {}), {} \
+         SELECT (CASE WHEN {} THEN '1' ELSE '{GUARD}' END)::bigint FROM settings",
+        settings.join(", "),
+        parts.join(", "),
+        counts.join(" AND ")
+    );
+    ArrayStatement { sql, parameters }
 }
 
 /// Several writes as statements for SQLite. Small writes share one statement, because each statement switches threads
@@ -186,12 +261,24 @@ fn kind_of(value: &Value) -> Option<ColumnType> {
     }
 }
 
-fn json_of(value: &Value) -> Json {
+fn text_of(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) => text.as_deref().map_or(Json::Null, Json::from),
-        Value::BigInt(number) => number.map_or(Json::Null, Json::from),
-        Value::Bool(flag) => flag.map_or(Json::Null, Json::from),
-        _ => Json::Null,
+        Value::String(text) => text.clone(),
+        _ => None,
+    }
+}
+
+fn integer_of(value: &Value) -> Option<i64> {
+    match value {
+        Value::BigInt(number) => *number,
+        _ => None,
+    }
+}
+
+fn boolean_of(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(flag) => *flag,
+        _ => None,
     }
 }
 
@@ -236,7 +323,7 @@ mod tests {
         let (one, many) = (together(&[&of(1)]), together(&[&of(200)]));
         assert_eq!(one.sql, many.sql);
         assert!(one.sql.contains("\"duration_ms\""), "{}", one.sql);
-        assert_ne!(one.values, many.values);
+        assert_ne!(one.parameters, many.parameters);
         let texts: std::collections::BTreeSet<String> = (1..300)
             .flat_map(|rows| in_blocks(&[&of(rows)]))
             .map(|statement| statement.sql)
@@ -293,16 +380,25 @@ mod tests {
     #[test]
     fn parts_have_parameters_of_their_own() {
         let both = together(&[&of(1), &of(2)]);
-        assert!(
-            both.sql.contains("$1") && both.sql.contains("$2"),
-            "{}",
-            both.sql
-        );
-        assert_eq!(both.values.map(|values| values.0.len()), Some(2));
+        assert!(both.sql.contains("$18::"), "{}", both.sql);
+        assert_eq!(both.parameters.len(), 18);
+        let guarded = at_once(&[&of(1), &of(2)], &[("lock_timeout", "1s")]);
+        assert!(guarded.sql.contains("= $20 THEN"), "{}", guarded.sql);
+        assert_eq!(guarded.parameters[18..], [1, 2].map(ArrayParameter::Count));
+    }
+
+    /// A value of another type than its column's would become null.
+    #[test]
+    fn arrays_keep_every_value() {
+        let write = BatchWrite::insert(vec![row(None), row(Some("timeout"))], "").expect("a write");
+        let arrays: Vec<ArrayParameter> = write.arrays().collect();
+        let faults = ArrayParameter::Texts(vec![None, Some("timeout".to_owned())]);
+        assert!(arrays.contains(&faults), "{arrays:?}");
+        assert!(arrays.contains(&ArrayParameter::Integers(vec![Some(7), Some(7)])));
     }
 
     #[test]
-    fn what_json_does_not_hold_is_refused() {
+    fn bytes_are_refused() {
         let row = attempt::Model {
             delivery_id: DeliveryId::new(NOW),
             number: 1,

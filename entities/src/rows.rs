@@ -10,33 +10,27 @@ pub enum ColumnType {
     Boolean,
 }
 
+impl ColumnType {
+    pub(crate) const fn in_postgres(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::BigInt => "bigint",
+            Self::Boolean => "boolean",
+        }
+    }
+}
+
 /// A table source for the rows of a batch: `(SELECT …) AS rows`. It reads them from one JSON parameter, an array of
 /// objects with the named columns, which [`json_statement`] binds.
 pub fn json_rows(backend: DbBackend, columns: &[(&str, ColumnType)]) -> String {
-    json_rows_of(backend, columns, 1)
-}
-
-/// The same for the parameter with this number.
-pub(crate) fn json_rows_of(
-    backend: DbBackend,
-    columns: &[(&str, ColumnType)],
-    parameter: usize,
-) -> String {
     match backend {
         DbBackend::Postgres => {
             let columns: Vec<String> = columns
                 .iter()
-                .map(|(name, kind)| {
-                    let kind = match kind {
-                        ColumnType::Text => "text",
-                        ColumnType::BigInt => "bigint",
-                        ColumnType::Boolean => "boolean",
-                    };
-                    format!("\"{name}\" {kind}")
-                })
+                .map(|(name, kind)| format!("\"{name}\" {}", kind.in_postgres()))
                 .collect();
             format!(
-                "json_to_recordset(${parameter}::json) AS rows({})",
+                "json_to_recordset($1::json) AS rows({})",
                 columns.join(", ")
             )
         }
@@ -45,10 +39,7 @@ pub(crate) fn json_rows_of(
                 .iter()
                 .map(|(name, _)| format!("value->>'{name}' AS \"{name}\""))
                 .collect();
-            format!(
-                "(SELECT {} FROM json_each(?{parameter})) AS rows",
-                columns.join(", ")
-            )
+            format!("(SELECT {} FROM json_each(?1)) AS rows", columns.join(", "))
         }
     }
 }

@@ -46,7 +46,7 @@ pub use self::{
     notices::NoticeConnection,
     pool::{Connections, PoolReading},
     reservation::Reservation,
-    transaction::Transaction,
+    transaction::{Durability, PendingCommit, Transaction},
 };
 use self::{
     fault::{PoolSignals, SendFault},
@@ -99,8 +99,9 @@ const POSTGRES_OPTIONS: [(&str, &str); 7] = [
     ("tcp_keepalives_count", "3"),
 ];
 /// Calls read and write by key, whatever PostgreSQL assumes about table sizes: it keeps plans made while the tables
-/// were empty.
-const POSTGRES_BY_KEY: [(&str, &str); 3] = [
+/// were empty. Each statement is planned once for a connection; planning a large one takes longer than its execution.
+const POSTGRES_BY_KEY: [(&str, &str); 4] = [
+    ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
@@ -109,6 +110,9 @@ const POSTGRES_BY_KEY: [(&str, &str); 3] = [
 const STATEMENTS_LOGGED: log::LevelFilter = log::LevelFilter::Debug;
 /// Slower statements are marked as slow in the log.
 const SLOW: Duration = Duration::from_secs(1);
+/// Writes to the log and nothing else, so that a commit waits for everything before it, and for no other session's lock.
+/// <https://www.postgresql.org/docs/current/functions-admin.html>
+const BARRIER: &str = "SELECT pg_logical_emit_message(true, 'dikala', '')";
 /// Readers reserved for calls and bridges.
 const CRITICAL_READERS: u32 = 4;
 /// All of them, with the connections for lease and notices.
@@ -141,7 +145,7 @@ pub struct Store {
     url: Arc<str>,
     signs: Arc<PoolSignals>,
     probe: Arc<Mutex<Probe>>,
-    confirmation: Arc<Mutex<Confirmation>>,
+    confirmation: Arc<Mutex<Option<Confirmation>>>,
 }
 
 /// The reason why the database cannot be used.

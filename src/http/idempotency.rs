@@ -10,7 +10,7 @@
 mod claim;
 mod sweep;
 
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, time::Instant};
 
 use actix_web::{
     Error, HttpMessage, HttpResponse,
@@ -120,6 +120,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<ClaimResult, 
             return Err(error.into());
         }
     }
+    let read_at = Instant::now();
     let row = idempotency::Entity::find_by_id((scope, key.clone()))
         .one(http.store.reader())
         .await?;
@@ -143,7 +144,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<ClaimResult, 
         }
         Some(row) => {
             let answered = stored(row, &claimed)?;
-            http.store.confirm().await?;
+            http.store.confirm(read_at).await?;
             Ok(answered)
         }
     }

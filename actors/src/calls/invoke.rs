@@ -1,6 +1,6 @@
 //! A function invocation during a call. It waits for the tenant's endpoint without blocking the call.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use dikala_entities::{CallId, CallStatus, FunctionId, SecretPlace, call, invocation, tenant};
 use sea_orm::EntityTrait;
@@ -188,12 +188,13 @@ async fn known(
     call: CallId,
     invocation: &str,
 ) -> Result<Option<Value>, CallError> {
+    let read_at = Instant::now();
     let known = invocation::Entity::find_by_id((call, invocation.to_owned()))
         .one(deps.store.critical_reader())
         .await
         .map_err(unavailable)?;
     if known.is_some() {
-        deps.store.confirm().await.map_err(unavailable)?;
+        deps.store.confirm(read_at).await.map_err(unavailable)?;
     }
     known
         .map(|known| serde_json::from_str(&known.outcome).map_err(|_| CallError::Unavailable))

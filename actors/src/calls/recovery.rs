@@ -1,7 +1,10 @@
 //! Take-over of running calls without an owner. Restarts this node's calls without an actor, and stops actors whose calls have
 //! another owner.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    time::Instant,
+};
 
 use dikala_entities::{
     CallId, Millis, call, credit_hold,
@@ -203,6 +206,7 @@ async fn load(calls: &CallRouter, ids: &[CallId]) -> Result<(), DbErr> {
         .read_remote_bridges(&deps.store, &deps.node.id())
         .await?;
     let db = deps.store.reader();
+    let read_at = Instant::now();
     let ids = || ids.iter().copied();
     let mut unreadable = HashSet::new();
     let holds = credit_hold::Entity::find().filter(credit_hold::Column::CallId.is_in(ids()));
@@ -214,7 +218,7 @@ async fn load(calls: &CallRouter, ids: &[CallId]) -> Result<(), DbErr> {
         holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
     let minutes = versions::durations(db, &rows).await?;
     // Bridges are answered from these rows, so a failover must not undo them.
-    deps.store.confirm().await?;
+    deps.store.confirm(read_at).await?;
     for row in rows {
         let (hold, minutes) = (holds.get(&row.id), minutes.get(&row.id).copied());
         calls.start_taken(row, hold, minutes).await;

@@ -9,7 +9,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use actix::{Addr, Handler, MailboxError, Message, Recipient};
@@ -283,6 +283,7 @@ impl CallRouter {
             .await?;
         self.0.deps.bridges.listed(bridge);
         let mut over = HashSet::new();
+        let read_at = Instant::now();
         for chunk in held.chunks(CHUNK) {
             let ids: Vec<CallId> = call::Entity::find()
                 .filter(call::Column::BridgeId.eq(bridge))
@@ -298,7 +299,7 @@ impl CallRouter {
         }
         if !over.is_empty() {
             // The bridge forgets these calls, so a standby must have their ends too.
-            let confirmed = self.0.deps.store.confirm().await;
+            let confirmed = self.0.deps.store.confirm(read_at).await;
             confirmed.map_err(unavailable)?;
         }
         Ok(held

@@ -1,11 +1,13 @@
 //! A single booking, for commands that run beside a server or without one.
 
+use std::sync::Mutex;
+
 use dikala_entities::{Store, TransactionId, audit};
 use sea_orm::DbErr;
 
 use super::{
     CommitDeps,
-    batch::{LockWait, Posting, write},
+    batch::{Posting, WriteMode, write},
     book_and_write,
     call_writes::{CommitEntry, StoredResponse},
 };
@@ -47,7 +49,8 @@ pub async fn credit(
         recipients: EventRecipients::default(),
     };
     let book = async |batch: &[Posting]| {
-        write(&deps, &batch.iter().collect::<Vec<_>>(), LockWait::Usual).await
+        let batch: Vec<&Posting> = batch.iter().collect();
+        write(&deps, &Mutex::default(), &batch, WriteMode::Patient).await
     };
     let mut written = Err(DbErr::Custom("nothing was booked".to_owned()));
     commit(vec![posting], &BatchStats::default(), book, |_, outcome| {

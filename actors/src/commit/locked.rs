@@ -1,17 +1,18 @@
 //! Rows locked by other sessions, such as an operator's open transaction or a hanging command. They delay only their own
 //! tenant, not the other tenants in the batch.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Mutex};
 
 use dikala_entities::{
     CallId, Store, TenantId,
-    store::{SharedRows, is_locked_out},
+    store::{Durability, SharedRows, is_locked_out},
 };
 use sea_orm::DbErr;
 
 use super::{
     CommitDeps, PostingOutcome,
-    batch::{CommittedBatch, LockWait, Posting, write},
+    batch::{CommittedBatch, Posting, WriteMode, write},
+    remembered::RememberedRows,
 };
 use crate::events::outbox::AnnouncedEvents;
 
@@ -25,13 +26,15 @@ pub(super) struct UnlockedBatch {
 /// Writes a batch. If rows are locked, it writes the postings of the tenants whose rows are free.
 pub(super) async fn write_unlocked(
     deps: &CommitDeps,
+    remembered: &Mutex<RememberedRows>,
     batch: &[&Posting],
+    durable: Durability,
 ) -> Result<UnlockedBatch, DbErr> {
     let whole = |written: CommittedBatch| UnlockedBatch {
         outcomes: written.outcomes.into_iter().map(Some).collect(),
         announced: written.announced,
     };
-    let error = match write(deps, batch, LockWait::Short).await {
+    let error = match write(deps, remembered, batch, WriteMode::Brief(durable)).await {
         Err(error) if is_locked_out(&error) => error,
         written => return written.map(whole),
     };
@@ -41,14 +44,16 @@ pub(super) async fn write_unlocked(
     if locked.is_empty() {
         // A locked table, or a row that is not asked about. Halving the batch finds it.
         return match batch {
-            [_] => write(deps, batch, LockWait::Usual).await.map(whole),
+            [_] => write(deps, remembered, batch, WriteMode::Patient)
+                .await
+                .map(whole),
             _ => Err(error),
         };
     }
     tracing::warn!(tenants = ?locked, "another session locks rows of these tenants; their writes wait");
     let is_free = |posting: &&&Posting| !locked.contains(&posting.tenant());
     let free: Vec<&Posting> = batch.iter().filter(is_free).copied().collect();
-    let written = write(deps, &free, LockWait::Usual).await?;
+    let written = write(deps, remembered, &free, WriteMode::Patient).await?;
     let mut outcomes = written.outcomes.into_iter();
     let outcomes = batch.iter().map(|posting| {
         let is_written = is_free(&posting);

@@ -3,13 +3,14 @@
 //!
 //! The [`CreditLedger`] actor gathers postings while a batch is being written. `batch` plans the minutes of all postings
 //! ([`ledger`]), makes their `call_writes`, and writes both in one transaction. `locked` keeps tenants with locked
-//! rows from delaying others. `booking` is an operator's booking.
+//! rows from delaying others. `remembered` are the rows that need not be read again. `booking` is an operator's booking.
 
 mod actor;
 mod batch;
 mod booking;
 pub(crate) mod call_writes;
 mod locked;
+mod remembered;
 #[cfg(test)]
 pub(crate) mod simulated;
 

@@ -1,7 +1,7 @@
 //! Live followers read a tenant's events in the order of their commits. A wake-up carries no data: followers read the
 //! table, so losing a wake-up costs time, not events.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use dashmap::DashMap;
 use dikala_entities::{EventId, Store, TenantId, event};
@@ -199,7 +199,7 @@ pub async fn position(store: &Store, tenant: TenantId, id: EventId) -> Result<Op
     Ok(position.flatten())
 }
 
-/// A tenant's next events after a position, at most `limit`. None if the event at that position is gone and its place
+/// A tenant's next events after a position, at most `limit`; a crash of the database takes none of them back. None if the event at that position is gone and its place
 /// is free or taken by another event. That happens after a restore or a failover to a replica that lagged.
 pub async fn after(
     store: &Store,
@@ -207,6 +207,7 @@ pub async fn after(
     (last, position): (EventId, i64),
     limit: u64,
 ) -> Result<Option<Vec<event::Model>>, DbErr> {
+    let read_at = Instant::now();
     let mut events = event::Entity::find()
         .filter(event::Column::TenantId.eq(tenant))
         .filter(event::Column::Position.gte(position))
@@ -224,6 +225,9 @@ pub async fn after(
         _ => position == 0 || places_given(store, tenant).await? >= position,
     };
     events.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    if !events.is_empty() {
+        store.confirm(read_at).await?;
+    }
     Ok(is_there.then_some(events))
 }
 

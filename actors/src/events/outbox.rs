@@ -1,12 +1,12 @@
 //! The outbox: an event and its delivery rows are written in the transaction of their cause, so neither exists
 //! without the other. Deliveries start after the commit; losing that wake-up loses no event.
 //!
-//! Each event gets a position in the order of its tenant's commits. Positions come from a row of the tenant, locked
-//! until the transaction ends. So they are taken right before the last write, which keeps the lock short. Rows of
-//! several tenants are locked in the order of their ids, which prevents deadlocks.
+//! Each event gets a position in the order of its tenant's commits. Positions come from a row of the tenant. It is
+//! locked when it is read ([`read_positions`]), or it is remembered from the last commit; either way it is written only
+//! if it is unchanged. Rows of several tenants are locked in the order of their ids, which prevents deadlocks.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -17,7 +17,7 @@ use dikala_entities::{
     rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
 };
-use sea_orm::{ConnectionTrait, DbBackend, DbErr};
+use sea_orm::{ConnectionTrait, DbErr, Value};
 use serde::Serialize;
 
 use super::{
@@ -155,50 +155,138 @@ pub struct Announcement {
     pub announced: AnnouncedEvents,
 }
 
-/// The state of a tenant that its events need.
-struct Tenant {
-    /// The position of the next event.
-    next: i64,
-    /// The due time of deliveries announced now. It never decreases within a tenant, whichever nodes announce: a
+/// A tenant's row of `event_positions`, and the tenant's active webhooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EventPosition {
+    /// The position of the newest event.
+    last: i64,
+    /// The node that announced last.
+    node: Arc<str>,
+    /// The due time of the last announced deliveries. It never decreases within a tenant, whichever nodes announce: a
     /// later commit is not due earlier.
-    due_at: Millis,
-    webhooks: Vec<(WebhookId, Vec<String>)>,
+    stamped_at: Millis,
+    webhooks: Subscriptions,
 }
 
-/// Gives events their positions and finds the webhooks that subscribed to them. From here on, other transactions for
-/// these tenants wait for this commit.
-pub async fn announce(
-    txn: &Transaction,
+/// The active webhooks of a tenant and the kinds of events that they subscribed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Subscriptions {
+    /// As the database writes them, by which it finds out that they changed.
+    text: Arc<str>,
+    webhooks: Arc<[(WebhookId, Vec<String>)]>,
+}
+
+pub(crate) type EventPositions = BTreeMap<TenantId, EventPosition>;
+
+/// The positions of the tenants of some events, and how they are known.
+#[derive(Clone, Debug)]
+pub(crate) enum KnownPositions {
+    /// Read and locked by the transaction that writes.
+    Locked(EventPositions),
+    /// As last written. Meanwhile others may have changed the row, or the webhooks.
+    Remembered(EventPositions),
+}
+
+impl KnownPositions {
+    fn positions(&self) -> &EventPositions {
+        match self {
+            Self::Locked(positions) | Self::Remembered(positions) => positions,
+        }
+    }
+
+    fn positions_mut(&mut self) -> &mut EventPositions {
+        match self {
+            Self::Locked(positions) | Self::Remembered(positions) => positions,
+        }
+    }
+
+    pub(crate) fn into_inner(self) -> EventPositions {
+        match self {
+            Self::Locked(positions) | Self::Remembered(positions) => positions,
+        }
+    }
+
+    /// Tenants whose events another node than this announced last.
+    pub(crate) fn of_others(&self, node: &str) -> BTreeSet<TenantId> {
+        let positions = self.positions().iter();
+        let others = positions.filter(|(_, position)| !["", node].contains(&&*position.node));
+        others.map(|(tenant, _)| *tenant).collect()
+    }
+}
+
+/// Gives events their positions and finds the webhooks that subscribed to them. `positions` has the tenants of all
+/// these events; afterwards it is as the writes leave it.
+pub(crate) fn announce(
     events: &[NewEvent],
+    known: &mut KnownPositions,
     node: &str,
     now: Millis,
 ) -> Result<Announcement, DbErr> {
     if events.is_empty() {
         return Ok(Announcement::default());
     }
-    let mut tenants = take_positions(txn, events, node, now).await?;
-    let mut dispatches = Vec::new();
+    let before = known.clone();
+    let positions = known.positions_mut();
+    if !node.is_empty() {
+        for position in positions.values_mut() {
+            position.stamp(node, now);
+        }
+    }
+    let rows = number(events, positions)?;
+    let mut deliveries = Vec::new();
     for event in events {
-        let subscribed = |kinds: &Vec<String>| kinds.iter().any(|kind| kind == event.kind.as_str());
-        let Some(tenant) = tenants.get(&event.tenant) else {
+        let Some(position) = positions.get(&event.tenant) else {
             continue;
         };
-        let theirs = tenant
-            .webhooks
-            .iter()
-            .filter(|(_, kinds)| subscribed(kinds));
-        dispatches.extend(theirs.map(|(webhook, _)| dispatch(event, *webhook, tenant.due_at)));
+        let due_at = match node {
+            "" => now,
+            _ => position.stamped_at,
+        };
+        let subscribed = |kinds: &[String]| kinds.iter().any(|kind| kind == event.kind.as_str());
+        let webhooks = position.webhooks.webhooks.iter();
+        let theirs = webhooks.filter(|(_, kinds)| subscribed(kinds));
+        deliveries.extend(theirs.map(|(webhook, _)| (dispatch(event, *webhook, due_at), due_at)));
     }
+    let write_of_deliveries = write_of_deliveries(&deliveries, node);
     Ok(Announcement {
         writes: vec![
-            write_of_events(events, &mut tenants)?,
-            write_of_deliveries(&dispatches, &tenants, node, now),
+            write_of_positions(&before, positions),
+            write_of_events(rows),
+            write_of_deliveries,
         ],
         announced: AnnouncedEvents {
-            dispatches,
+            dispatches: deliveries
+                .into_iter()
+                .map(|(dispatch, _)| dispatch)
+                .collect(),
             tenants: events.iter().map(|event| event.tenant).collect(),
         },
     })
+}
+
+/// The rows of events, each with the next position of its tenant.
+fn number(events: &[NewEvent], positions: &mut EventPositions) -> Result<Vec<Vec<Value>>, DbErr> {
+    let mut rows = Vec::with_capacity(events.len());
+    for event in events {
+        let position = positions.get_mut(&event.tenant);
+        let position = position
+            .ok_or_else(|| DbErr::RecordNotFound("a tenant's position of events".to_owned()))?;
+        position.last += 1;
+        rows.push(row_of_event(event, position.last));
+    }
+    Ok(rows)
+}
+
+impl EventPosition {
+    /// Ids made by one node within a millisecond are in order; ids made by two nodes are not.
+    fn stamp(&mut self, node: &str, now: Millis) {
+        let next = self.stamped_at.plus_ms(i64::from(*self.node != *node));
+        let is_ahead = next >= now && next <= now.plus_ms(AHEAD_MS_MAX);
+        self.stamped_at = if is_ahead { next } else { now };
+        if *self.node != *node {
+            self.node = Arc::from(node);
+        }
+    }
 }
 
 /// Writes events with their deliveries in a batch of its own.
@@ -208,16 +296,25 @@ pub async fn write(
     node: &str,
     now: Millis,
 ) -> Result<AnnouncedEvents, DbErr> {
-    let announcement = announce(txn, events, node, now).await?;
+    let positions = read_positions(txn, &tenants_of(events)).await?;
+    let announcement = announce(events, &mut KnownPositions::Locked(positions), node, now)?;
     written(txn.write_all(&announcement.writes).await?)?;
     Ok(announcement.announced)
 }
 
 /// Writes events for followers only, without deliveries.
 pub async fn write_events(txn: &Transaction, events: &[NewEvent]) -> Result<(), DbErr> {
-    let mut tenants = take_positions(txn, events, "", Millis::MIN).await?;
-    let write = write_of_events(events, &mut tenants)?;
-    written(txn.write_all(&[write]).await?)
+    let mut after = read_positions(txn, &tenants_of(events)).await?;
+    let before = KnownPositions::Locked(after.clone());
+    let rows = write_of_events(number(events, &mut after)?);
+    written(
+        txn.write_all(&[write_of_positions(&before, &after), rows])
+            .await?,
+    )
+}
+
+pub(crate) fn tenants_of(events: &[NewEvent]) -> BTreeSet<TenantId> {
+    events.iter().map(|event| event.tenant).collect()
 }
 
 fn written(all: bool) -> Result<(), DbErr> {
@@ -244,100 +341,111 @@ fn dispatch(event: &NewEvent, webhook: WebhookId, due_at: Millis) -> Dispatch {
     }
 }
 
-/// Takes the next positions for the tenants of these events, and reads their webhooks' subscriptions. The row keeps
-/// the stamp of the node that announced last; events announced by no node leave the stamp alone.
-async fn take_positions(
+/// The active webhooks of a tenant with their kinds, as the elements of a JSON array.
+fn subscriptions_of(tenant: &str) -> String {
+    format!(
+        "COALESCE((SELECT string_agg('[\"' || w.id || '\",' || w.events || ']', ',' ORDER BY w.id) FROM webhooks w \
+         WHERE w.tenant_id = {tenant} AND w.is_active), '')"
+    )
+}
+
+/// Reads the positions of tenants and locks their rows until the transaction ends. Rows that are missing are made.
+pub(crate) async fn read_positions(
     txn: &Transaction,
-    events: &[NewEvent],
-    node: &str,
-    now: Millis,
-) -> Result<HashMap<TenantId, Tenant>, DbErr> {
+    tenants: &BTreeSet<TenantId>,
+) -> Result<EventPositions, DbErr> {
     #[derive(Serialize)]
-    struct Row<'a> {
+    struct Row {
         tenant_id: TenantId,
-        count: i64,
-        node: &'a str,
-        stamped_at: i64,
     }
-    let mut counts: BTreeMap<TenantId, i64> = BTreeMap::new();
-    for event in events {
-        *counts.entry(event.tenant).or_default() += 1;
+    if tenants.is_empty() {
+        return Ok(EventPositions::new());
     }
-    let rows: Vec<Row<'_>> = counts
-        .iter()
-        .map(|(tenant_id, count)| Row {
-            tenant_id: *tenant_id,
-            count: *count,
-            node,
-            stamped_at: now.as_i64(),
-        })
-        .collect();
+    let rows: Vec<Row> = tenants.iter().map(|&tenant_id| Row { tenant_id }).collect();
     let backend = txn.get_database_backend();
-    let webhooks = match backend {
-        DbBackend::Postgres => "json_agg(json_build_array(w.id, w.events::json))::text",
-        _ => "json_group_array(json_array(w.id, json(w.events)))",
-    };
+    let sql = format!(
+        "INSERT INTO event_positions (tenant_id, last) SELECT tenant_id, 0 FROM {} WHERE true ORDER BY tenant_id \
+         ON CONFLICT (tenant_id) DO UPDATE SET last = event_positions.last \
+         RETURNING tenant_id, last, node, stamped_at, {} AS webhooks",
+        json_rows(backend, &[("tenant_id", ColumnType::Text)]),
+        subscriptions_of("event_positions.tenant_id"),
+    );
+    let read = txn
+        .query_all_raw(json_statement(backend, sql, &rows)?)
+        .await?;
+    let mut positions = EventPositions::new();
+    for row in read {
+        let text: String = row.try_get("", "webhooks")?;
+        let webhooks: Vec<(WebhookId, Vec<String>)> = serde_json::from_str(&format!("[{text}]"))
+            .map_err(|error| DbErr::Json(error.to_string()))?;
+        let node: String = row.try_get("", "node")?;
+        let position = EventPosition {
+            last: row.try_get("", "last")?,
+            node: node.into(),
+            stamped_at: row.try_get("", "stamped_at")?,
+            webhooks: Subscriptions {
+                text: text.into(),
+                webhooks: webhooks.into(),
+            },
+        };
+        positions.insert(row.try_get("", "tenant_id")?, position);
+    }
+    Ok(positions)
+}
+
+/// Changes nothing for a tenant whose row is not as it was known, or whose webhooks are not as they were remembered. The whole
+/// row is compared: after a crash of the database, other events may have its last position.
+fn write_of_positions(before: &KnownPositions, after: &EventPositions) -> BatchWrite {
+    let rows = before.positions().iter().zip(after.values());
+    let rows = rows.filter(|((_, before), after)| before.last != after.last);
+    let rows = rows.map(|((tenant, before), after)| {
+        vec![
+            (*tenant).into(),
+            before.last.into(),
+            before.node.to_string().into(),
+            before.stamped_at.into(),
+            before.webhooks.text.to_string().into(),
+            after.last.into(),
+            after.node.to_string().into(),
+            after.stamped_at.into(),
+        ]
+    });
     let columns = [
         ("tenant_id", ColumnType::Text),
-        ("count", ColumnType::BigInt),
+        ("last_was", ColumnType::BigInt),
+        ("node_was", ColumnType::Text),
+        ("stamped_at_was", ColumnType::BigInt),
+        ("webhooks", ColumnType::Text),
+        ("last", ColumnType::BigInt),
         ("node", ColumnType::Text),
         ("stamped_at", ColumnType::BigInt),
     ];
-    let source = json_rows(backend, &columns);
-    // Ids made by one node within a millisecond are in order; ids made by two nodes are not.
-    let next = "event_positions.stamped_at + CASE WHEN event_positions.node = excluded.node THEN 0 ELSE 1 END";
-    let sql = format!(
-        "INSERT INTO event_positions (tenant_id, last, node, stamped_at) \
-         SELECT tenant_id, count, node, stamped_at FROM {source} WHERE true ORDER BY tenant_id \
-         ON CONFLICT (tenant_id) DO UPDATE SET last = event_positions.last + excluded.last, \
-         node = CASE WHEN excluded.node = '' THEN event_positions.node ELSE excluded.node END, \
-         stamped_at = CASE WHEN excluded.node = '' THEN event_positions.stamped_at \
-         WHEN {next} BETWEEN excluded.stamped_at AND excluded.stamped_at + {AHEAD_MS_MAX} THEN {next} ELSE excluded.stamped_at END \
-         RETURNING tenant_id, last, stamped_at, (SELECT {webhooks} FROM webhooks w \
-         WHERE w.tenant_id = event_positions.tenant_id AND w.is_active) AS webhooks"
-    );
-    let taken = txn
-        .query_all_raw(json_statement(backend, sql, &rows)?)
-        .await?;
-    let mut tenants = HashMap::new();
-    for row in taken {
-        let tenant: TenantId = row.try_get("", "tenant_id")?;
-        let last: i64 = row.try_get("", "last")?;
-        let stamped_at: Millis = row.try_get("", "stamped_at")?;
-        let webhooks: Option<String> = row.try_get("", "webhooks")?;
-        let webhooks = webhooks.map_or(Ok(Vec::new()), |json| serde_json::from_str(&json));
-        let known = Tenant {
-            next: last - counts.get(&tenant).copied().unwrap_or_default() + 1,
-            due_at: if node.is_empty() { now } else { stamped_at },
-            webhooks: webhooks.map_err(|error| DbErr::Json(error.to_string()))?,
-        };
-        tenants.insert(tenant, known);
+    let mut sql = "UPDATE event_positions SET last = rows.last, node = rows.node, stamped_at = rows.stamped_at FROM {rows} \
+                   WHERE event_positions.tenant_id = rows.tenant_id AND event_positions.last = rows.last_was \
+                   AND event_positions.node = rows.node_was AND event_positions.stamped_at = rows.stamped_at_was"
+        .to_owned();
+    if matches!(before, KnownPositions::Remembered(_)) {
+        let now = subscriptions_of("rows.tenant_id");
+        sql.push_str(&format!(" AND {now} = rows.webhooks"));
     }
-    Ok(tenants)
+    BatchWrite::new(sql, &columns, rows.collect())
+}
+
+fn row_of_event(event: &NewEvent, position: i64) -> Vec<Value> {
+    vec![
+        event.id.into(),
+        event.tenant.into(),
+        event.call.into(),
+        event.kind.into(),
+        event.at.into(),
+        event.body.to_string().into(),
+        position.into(),
+        event.is_test.into(),
+    ]
 }
 
 /// An event whose row exists was committed before, with its deliveries; only the answer was lost.
-fn write_of_events(
-    events: &[NewEvent],
-    tenants: &mut HashMap<TenantId, Tenant>,
-) -> Result<BatchWrite, DbErr> {
-    let mut rows = Vec::with_capacity(events.len());
-    for event in events {
-        let tenant = tenants.get_mut(&event.tenant);
-        let tenant = tenant
-            .ok_or_else(|| DbErr::RecordNotFound("a tenant's position of events".to_owned()))?;
-        rows.push(vec![
-            event.id.into(),
-            event.tenant.into(),
-            event.call.into(),
-            event.kind.into(),
-            event.at.into(),
-            event.body.to_string().into(),
-            tenant.next.into(),
-            event.is_test.into(),
-        ]);
-        tenant.next += 1;
-    }
+fn write_of_events(rows: Vec<Vec<Value>>) -> BatchWrite {
     let sql = "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, position, is_test) \
                SELECT id, tenant_id, call_id, kind, occurred_at, body, position, is_test FROM {rows} WHERE true \
                ON CONFLICT (id) DO NOTHING";
@@ -351,19 +459,13 @@ fn write_of_events(
         ("position", ColumnType::BigInt),
         ("is_test", ColumnType::Boolean),
     ];
-    Ok(BatchWrite::new(sql, &columns, rows))
+    BatchWrite::new(sql, &columns, rows)
 }
 
-fn write_of_deliveries(
-    dispatches: &[Dispatch],
-    tenants: &HashMap<TenantId, Tenant>,
-    node: &str,
-    now: Millis,
-) -> BatchWrite {
+fn write_of_deliveries(dispatches: &[(Dispatch, Millis)], node: &str) -> BatchWrite {
     // Events announced by no node have no owner.
     let lease_owner = (!node.is_empty()).then(|| node.to_owned());
-    let row = |dispatch: &Dispatch| {
-        let tenant = tenants.get(&dispatch.tenant);
+    let row = |(dispatch, due_at): &(Dispatch, Millis)| {
         vec![
             dispatch.delivery.into(),
             dispatch.tenant.into(),
@@ -371,7 +473,7 @@ fn write_of_deliveries(
             dispatch.event.into(),
             dispatch.call.into(),
             dispatch.kind.into(),
-            tenant.map_or(now, |tenant| tenant.due_at).into(),
+            (*due_at).into(),
             lease_owner.clone().into(),
         ]
     };

@@ -1,6 +1,5 @@
-//! The ledger's SQL. Accounts are locked in the order of their keys; otherwise batches of several nodes would deadlock. Holds
-//! are read in the same statement and may be older than the lock. So each is written only if it still is as it was read;
-//! otherwise the batch is tried again.
+//! The ledger's SQL. Accounts are locked in the order of their keys; otherwise batches of several nodes would deadlock. Each
+//! row is written only if it still is as it was read or remembered; otherwise the batch is tried again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -27,8 +26,21 @@ use crate::events::{outbox::NewEvent, payload::Payload};
 /// Identifiers bound in one statement.
 const CHUNK: usize = 500;
 
-/// The holds of a batch as they were read.
-pub(crate) type HoldsAsRead = BTreeMap<CallId, credit_hold::Model>;
+/// The rows of a batch before its plan.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowsBefore {
+    pub accounts: BTreeMap<TenantId, credit_account::Model>,
+    pub holds: BTreeMap<CallId, credit_hold::Model>,
+}
+
+impl RowsBefore {
+    pub(crate) fn of(book: &LedgerRows) -> Self {
+        Self {
+            accounts: book.accounts.clone(),
+            holds: book.holds.clone(),
+        }
+    }
+}
 
 /// Reads the rows that the items concern, and locks the accounts until the transaction ends. SQLite has one writer anyway.
 pub(crate) async fn read(txn: &Transaction, items: &[Item]) -> Result<LedgerRows, DbErr> {
@@ -127,8 +139,8 @@ async fn read_booked(
     Ok(booked.into_iter().map(keyed).collect())
 }
 
-/// The writes of what the plan changed.
-pub(crate) fn writes(book: &LedgerRows, before: &HoldsAsRead) -> Result<Vec<BatchWrite>, DbErr> {
+/// The writes of what the plan changed, except for the accounts.
+pub(crate) fn writes(book: &LedgerRows, before: &RowsBefore) -> Result<Vec<BatchWrite>, DbErr> {
     let transactions = book.transactions.iter().cloned();
     let transactions = transactions.map(IntoActiveModel::into_active_model);
     Ok(vec![
@@ -138,7 +150,6 @@ pub(crate) fn writes(book: &LedgerRows, before: &HoldsAsRead) -> Result<Vec<Batc
             transactions.collect::<Vec<credit_transaction::ActiveModel>>(),
             "",
         )?,
-        update_accounts(book),
     ])
 }
 
@@ -147,8 +158,8 @@ fn changed_holds(book: &LedgerRows) -> impl Iterator<Item = &credit_hold::Model>
     changed.filter_map(|call| book.holds.get(call))
 }
 
-fn insert_holds(book: &LedgerRows, before: &HoldsAsRead) -> Result<BatchWrite, DbErr> {
-    let new = changed_holds(book).filter(|hold| !before.contains_key(&hold.call_id));
+fn insert_holds(book: &LedgerRows, before: &RowsBefore) -> Result<BatchWrite, DbErr> {
+    let new = changed_holds(book).filter(|hold| !before.holds.contains_key(&hold.call_id));
     let rows: Vec<credit_hold::ActiveModel> = new
         .cloned()
         .map(IntoActiveModel::into_active_model)
@@ -156,14 +167,15 @@ fn insert_holds(book: &LedgerRows, before: &HoldsAsRead) -> Result<BatchWrite, D
     BatchWrite::insert(rows, "ON CONFLICT (call_id) DO NOTHING")
 }
 
-fn update_holds(book: &LedgerRows, before: &HoldsAsRead) -> BatchWrite {
-    const COLUMNS: [(&str, ColumnType); 11] = [
+fn update_holds(book: &LedgerRows, before: &RowsBefore) -> BatchWrite {
+    const COLUMNS: [(&str, ColumnType); 12] = [
         ("call_id", ColumnType::Text),
         ("owner", ColumnType::Text),
         ("epoch", ColumnType::BigInt),
         ("was_request", ColumnType::BigInt),
         ("was_held", ColumnType::BigInt),
         ("was_used", ColumnType::BigInt),
+        ("was_last", ColumnType::Boolean),
         ("request", ColumnType::BigInt),
         ("held", ColumnType::BigInt),
         ("used", ColumnType::BigInt),
@@ -171,7 +183,7 @@ fn update_holds(book: &LedgerRows, before: &HoldsAsRead) -> BatchWrite {
         ("settled_at", ColumnType::BigInt),
     ];
     let row = |hold: &credit_hold::Model| {
-        let was = before.get(&hold.call_id)?;
+        let was = before.holds.get(&hold.call_id)?;
         Some(vec![
             hold.call_id.into(),
             hold.owner.clone().into(),
@@ -179,6 +191,7 @@ fn update_holds(book: &LedgerRows, before: &HoldsAsRead) -> BatchWrite {
             was.request.into(),
             was.held.into(),
             was.used.into(),
+            was.last.into(),
             hold.request.into(),
             hold.held.into(),
             hold.used.into(),
@@ -190,11 +203,13 @@ fn update_holds(book: &LedgerRows, before: &HoldsAsRead) -> BatchWrite {
                settled_at = rows.settled_at FROM {rows} WHERE credit_holds.call_id = rows.call_id \
                AND credit_holds.owner = rows.owner AND credit_holds.epoch = rows.epoch AND credit_holds.settled_at IS NULL \
                AND credit_holds.request = rows.was_request AND credit_holds.held = rows.was_held \
-               AND credit_holds.used = rows.was_used";
+               AND credit_holds.used = rows.was_used AND credit_holds.\"last\" = rows.was_last";
     BatchWrite::new(sql, &COLUMNS, changed_holds(book).filter_map(row).collect())
 }
 
-fn update_accounts(book: &LedgerRows) -> BatchWrite {
+/// The first write of a batch, so that accounts are locked before everything else. The version alone does not tell that
+/// an account is unchanged: after a crash of the database, another change may have the same version.
+pub(crate) fn update_accounts(book: &LedgerRows, before: &RowsBefore) -> BatchWrite {
     const COLUMNS: [(&str, ColumnType); 11] = [
         ("tenant_id", ColumnType::Text),
         ("version", ColumnType::BigInt),
@@ -208,12 +223,20 @@ fn update_accounts(book: &LedgerRows) -> BatchWrite {
         ("seq", ColumnType::BigInt),
         ("open_holds", ColumnType::BigInt),
     ];
-    let changed = book.changed_accounts.iter();
-    let changed = changed.filter_map(|tenant| book.accounts.get(tenant));
-    let rows = changed.map(|account| {
-        vec![
-            account.tenant_id.into(),
-            account.version.into(),
+    const WAS: [(&str, ColumnType); 10] = [
+        ("was_low_armed", ColumnType::Boolean),
+        ("was_available", ColumnType::BigInt),
+        ("was_held", ColumnType::BigInt),
+        ("was_used", ColumnType::BigInt),
+        ("was_purchased", ColumnType::BigInt),
+        ("was_adjusted", ColumnType::BigInt),
+        ("was_posted", ColumnType::BigInt),
+        ("was_seq", ColumnType::BigInt),
+        ("was_open_holds", ColumnType::BigInt),
+        ("was_low_threshold", ColumnType::BigInt),
+    ];
+    let figures = |account: &credit_account::Model| -> [Value; 9] {
+        [
             account.low_armed.into(),
             account.available.into(),
             account.held.into(),
@@ -224,12 +247,24 @@ fn update_accounts(book: &LedgerRows) -> BatchWrite {
             account.seq.into(),
             account.open_holds.into(),
         ]
-    });
-    let sql = "UPDATE credit_accounts SET low_armed = rows.low_armed, available = rows.available, held = rows.held, \
+    };
+    let row = |tenant: &TenantId| {
+        let (account, was) = (book.accounts.get(tenant)?, before.accounts.get(tenant)?);
+        let mut row = vec![account.tenant_id.into(), account.version.into()];
+        row.extend(figures(account));
+        row.extend(figures(was));
+        row.push(was.low_threshold.into());
+        Some(row)
+    };
+    let sql = "UPDATE credit_accounts AS a SET low_armed = rows.low_armed, available = rows.available, held = rows.held, \
                used = rows.used, purchased = rows.purchased, adjusted = rows.adjusted, posted = rows.posted, seq = rows.seq, \
                open_holds = rows.open_holds, version = rows.version + 1 FROM {rows} \
-               WHERE credit_accounts.tenant_id = rows.tenant_id AND credit_accounts.version = rows.version";
-    BatchWrite::new(sql, &COLUMNS, rows.collect())
+               WHERE a.tenant_id = rows.tenant_id AND a.version = rows.version AND a.low_armed = rows.was_low_armed \
+               AND a.available = rows.was_available AND a.held = rows.was_held AND a.used = rows.was_used \
+               AND a.purchased = rows.was_purchased AND a.adjusted = rows.was_adjusted AND a.posted = rows.was_posted \
+               AND a.seq = rows.was_seq AND a.open_holds = rows.was_open_holds AND a.low_threshold = rows.was_low_threshold";
+    let rows = book.changed_accounts.iter().filter_map(row).collect();
+    BatchWrite::new(sql, &[&COLUMNS[..], &WAS[..]].concat(), rows)
 }
 
 pub(crate) fn announce(low: &LowBalance, now: Millis) -> NewEvent {

@@ -11,6 +11,8 @@ use std::{
 
 use sea_orm::{DbErr, RuntimeErr, SqlxError};
 
+use crate::batch::GUARD_CODE;
+
 /// The reason why a request over a connection did not succeed.
 #[derive(Debug)]
 pub(super) enum SendFault {
@@ -241,6 +243,11 @@ pub fn is_locked_out(error: &DbErr) -> bool {
 /// True if a statement exceeded its timeout. The same statement may well take as long again.
 pub fn took_too_long(error: &DbErr) -> bool {
     says(error, &["57014", "9"])
+}
+
+/// True if a statement did not find the rows as they were: its guard failed, or a new row's key is taken.
+pub(super) fn found_other_rows(error: &DbErr) -> bool {
+    says(error, &[GUARD_CODE, "23505", "1555", "2067"])
 }
 
 fn says(error: &DbErr, codes: &[&str]) -> bool {

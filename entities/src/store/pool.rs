@@ -182,6 +182,14 @@ impl Connections {
         .await
     }
 
+    /// True if an idle connection of before that moment answers.
+    pub(super) async fn has_lived_since(&self, moment: Instant) -> bool {
+        match self.acquire().await {
+            Ok(connection) => connection.has_lived_since(moment).await,
+            Err(_) => false,
+        }
+    }
+
     async fn acquire_when_free(&self) -> Result<PooledConnection, DbErr> {
         // This permit first: a waiting caller must not hold a permit of the pool.
         let turn = match &self.turn {

@@ -26,31 +26,53 @@ pub(super) struct Probe {
     settled: u64,
 }
 
-/// The start of the last confirming commit, and true if it succeeded.
-pub(super) type Confirmation = Option<(Instant, bool)>;
+/// The last confirming commit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Confirmation {
+    began: Instant,
+    /// The time at which its connection was made; none if the commit failed.
+    over: Option<Instant>,
+}
 
 impl Store {
-    /// Await this before acknowledging something that was read as done. If the wait for a synchronous standby was
-    /// interrupted, PostgreSQL shows rows that are committed on this server only, and a failover takes them back.
-    /// Once a later commit is answered, it cannot. Concurrent callers share one commit.
-    pub async fn confirm(&self) -> Result<(), DbErr> {
+    /// Await this before acknowledging something that was read as done, or committed
+    /// [without waiting](super::Durability::AfterConfirm) for the disk. PostgreSQL shows rows that a crash takes back, or a
+    /// failover if the wait for a synchronous standby was interrupted. Once a later commit is answered, neither can, because
+    /// its log is written in order. Concurrent callers share one commit.
+    ///
+    /// The commit must come from the server that was read, at `read_at` or later. A newer connection may lead to one that has
+    /// crashed meanwhile and started again, unless an older connection still lives: a crash ends all of them.
+    pub async fn confirm(&self, read_at: Instant) -> Result<(), DbErr> {
         if self.backend() != DbBackend::Postgres {
             return Ok(());
         }
         let asked = Instant::now();
         let mut last = self.confirmation.lock().await;
-        match *last {
-            Some((began, true)) if began >= asked => Ok(()),
-            Some((began, false)) if began >= asked => {
-                Err(away("it is not known whether what was done before lasts"))
-            }
-            _ => {
-                let began = Instant::now();
-                let confirmed = self.commit_probe(false).await;
-                *last = Some((began, confirmed.is_ok()));
-                confirmed
+        if last.is_none_or(|last| last.began < asked) {
+            let began = Instant::now();
+            let over = self.commit_barrier().await;
+            *last = Some(Confirmation {
+                began,
+                over: over.as_ref().ok().copied(),
+            });
+            over?;
+        }
+        let over = last.and_then(|last| last.over);
+        drop(last);
+        match over {
+            Some(born) if born <= read_at || self.has_lived_since(read_at).await => Ok(()),
+            _ => Err(away("it is not known whether what was done before lasts")),
+        }
+    }
+
+    /// True if a reader's connection of before that moment still answers.
+    async fn has_lived_since(&self, moment: Instant) -> bool {
+        for readers in [&self.critical_reader, &self.reader, &self.api_reader] {
+            if readers.has_lived_since(moment).await {
+                return true;
             }
         }
+        false
     }
 
     /// True if a call's writes can be committed now. Tried at most every two seconds, and again after any refusal.

@@ -5,8 +5,9 @@ use std::{future::Future, time::Duration};
 use sea_orm::{
     DbBackend, ExecResult, QueryResult, SqlxError, Statement,
     sqlx::{
-        self, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _,
-        postgres::{PgConnectOptions, PgConnection},
+        self, Arguments as _, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _,
+        Row as _,
+        postgres::{PgArguments, PgConnectOptions, PgConnection},
         sqlite::{SqliteConnectOptions, SqliteConnection},
     },
 };
@@ -17,6 +18,7 @@ use super::{
     fault::SendFault,
     statement_timeout::StatementTimeout,
 };
+use crate::batch::{ArrayParameter, ArrayStatement};
 
 /// The settings of a new connection.
 #[derive(Clone, Debug)]
@@ -144,6 +146,32 @@ impl RawConnection {
                 Ok(rows.into_iter().map(Into::into).collect())
             }
         }
+    }
+
+    /// The one row of a statement with arrays. Only PostgreSQL has them.
+    pub(super) async fn arrays(
+        &mut self,
+        statement: &ArrayStatement,
+    ) -> Result<QueryResult, SqlxError> {
+        let Self::Postgres(raw, _) = self else {
+            return Err(SqlxError::Configuration("SQLite has no arrays".into()));
+        };
+        let mut arguments = PgArguments::default();
+        for parameter in &statement.parameters {
+            match parameter {
+                ArrayParameter::Texts(values) => arguments.add(values),
+                ArrayParameter::Integers(values) => arguments.add(values),
+                ArrayParameter::Booleans(values) => arguments.add(values),
+                ArrayParameter::Count(count) => arguments.add(*count),
+            }
+            .map_err(SqlxError::Encode)?;
+        }
+        let sql = AssertSqlSafe(statement.sql.as_str());
+        let query = sqlx::query_with::<sqlx::Postgres, _>(sql, arguments);
+        // All rows, because the statement is done, and outside of a transaction committed, only after the last.
+        let rows = query.fetch_all(raw).await?;
+        let first = rows.into_iter().next();
+        first.map(Into::into).ok_or(SqlxError::RowNotFound)
     }
 
     /// Runs one or more statements without parameters.

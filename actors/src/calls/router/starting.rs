@@ -3,6 +3,7 @@
 use std::{
     hash::{BuildHasher, Hash},
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
 };
 
 use actix::Addr;
@@ -43,6 +44,7 @@ impl CallRouter {
             return Ok(addr);
         }
         let db = self.0.deps.store.critical_reader();
+        let read_at = Instant::now();
         let row = self.read_as_ours(call).await?;
         let hold = credit_hold::Entity::find_by_id(call)
             .one(db)
@@ -53,7 +55,7 @@ impl CallRouter {
             .map_err(unavailable)?;
         let minutes = minutes.get(&row.id).copied();
         // Bridges are answered from this row, so a failover must not undo it.
-        let confirmed = self.0.deps.store.confirm().await;
+        let confirmed = self.0.deps.store.confirm(read_at).await;
         confirmed.map_err(unavailable)?;
         Ok(self.start_loaded(row, hold.as_ref(), minutes))
     }

@@ -1,6 +1,8 @@
 //! Tests of whole commits on real databases.
 
+mod crash;
 mod locked;
+mod remembered;
 mod store;
 
 use dikala_entities::{TransactionType, credit_account};

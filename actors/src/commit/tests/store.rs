@@ -1,6 +1,6 @@
 //! The whole ledger against real databases: SQLite always, PostgreSQL where it is installed.
 
-use std::{cell::RefCell, time::Duration};
+use std::{cell::RefCell, sync::Mutex, time::Duration};
 
 use dikala_entities::{Actor, AuditAction, AuditId, EventKind, Store, audit, event};
 use futures_util::future::join_all;
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-async fn tenant_with(store: &Store, minutes: i64) -> TenantId {
+pub(super) async fn tenant_with(store: &Store, minutes: i64) -> TenantId {
     let tenant = TenantId::new(NOW);
     let txn = store.begin().await.expect("begins");
     credit_account::Entity::insert(account(tenant, 0).into_active_model())
@@ -41,7 +41,7 @@ async fn tenant_with(store: &Store, minutes: i64) -> TenantId {
     tenant
 }
 
-fn purchase(tenant: TenantId, minutes: i64, reference: Option<&str>) -> Credit {
+pub(super) fn purchase(tenant: TenantId, minutes: i64, reference: Option<&str>) -> Credit {
     Credit {
         tenant,
         minutes,
@@ -51,7 +51,7 @@ fn purchase(tenant: TenantId, minutes: i64, reference: Option<&str>) -> Credit {
     }
 }
 
-fn deps(store: &Store) -> CommitDeps {
+pub(super) fn deps(store: &Store) -> CommitDeps {
     CommitDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
@@ -60,13 +60,13 @@ fn deps(store: &Store) -> CommitDeps {
     }
 }
 
-fn ledger(store: &Store) -> Minutes {
+pub(super) fn ledger(store: &Store) -> Minutes {
     Minutes(start(&actix_rt::Arbiter::current(), &deps(store)))
 }
 
 /// A ledger for calls without writes of their own.
 #[derive(Clone)]
-struct Minutes(CommitHandle);
+pub(super) struct Minutes(CommitHandle);
 
 impl std::ops::Deref for Minutes {
     type Target = CommitHandle;
@@ -77,12 +77,12 @@ impl std::ops::Deref for Minutes {
 }
 
 impl Minutes {
-    async fn admit(&self, admit: Admit) -> Result<Admission, LedgerError> {
+    pub(super) async fn admit(&self, admit: Admit) -> Result<Admission, LedgerError> {
         let tenant = admit.tenant;
         self.0.admit(admit, move |_| CommitEntry::of(tenant)).await
     }
 
-    async fn settle(&self, settle: Settle) -> Result<Settlement, LedgerError> {
+    pub(super) async fn settle(&self, settle: Settle) -> Result<Settlement, LedgerError> {
         let tenant = settle.tenant;
         self.0
             .settle(settle, move |_| CommitEntry::of(tenant))
@@ -95,13 +95,14 @@ async fn write(store: &Store, items: &[Item]) -> Result<CommittedBatch, sea_orm:
     let postings: Vec<Posting> = items.iter().cloned().map(Posting::Book).collect();
     batch::write(
         &deps(store),
+        &Mutex::default(),
         &postings.iter().collect::<Vec<_>>(),
-        batch::LockWait::Usual,
+        batch::WriteMode::Patient,
     )
     .await
 }
 
-fn admission(tenant: TenantId, call: CallId) -> Admit {
+pub(super) fn admission(tenant: TenantId, call: CallId) -> Admit {
     Admit {
         call,
         tenant,
@@ -111,7 +112,7 @@ fn admission(tenant: TenantId, call: CallId) -> Admit {
     }
 }
 
-fn minute(tenant: TenantId, call: CallId, request: i64, started: i64) -> Extend {
+pub(super) fn minute(tenant: TenantId, call: CallId, request: i64, started: i64) -> Extend {
     Extend {
         call,
         tenant,
@@ -123,7 +124,7 @@ fn minute(tenant: TenantId, call: CallId, request: i64, started: i64) -> Extend 
     }
 }
 
-fn ending(tenant: TenantId, call: CallId, minutes: i64) -> Settle {
+pub(super) fn ending(tenant: TenantId, call: CallId, minutes: i64) -> Settle {
     Settle {
         call,
         tenant,
@@ -133,7 +134,7 @@ fn ending(tenant: TenantId, call: CallId, minutes: i64) -> Settle {
     }
 }
 
-async fn assert_exact(store: &Store) {
+pub(super) async fn assert_exact(store: &Store) {
     let report = verify(store, None).await.expect("is verified");
     // These tests book holds without calls.
     let wrong = |difference: &&String| !difference.contains("a hold has no call");
@@ -142,7 +143,7 @@ async fn assert_exact(store: &Store) {
 }
 
 /// Available, held, used.
-async fn minutes(store: &Store, tenant: TenantId) -> (i64, i64, i64) {
+pub(super) async fn minutes(store: &Store, tenant: TenantId) -> (i64, i64, i64) {
     let account = credit_account::Entity::find_by_id(tenant)
         .one(store.reader())
         .await
@@ -383,11 +384,18 @@ async fn two_nodes_announce_for_the_same_tenants() {
     let tenants: Vec<TenantId> = (0..64).map(|_| TenantId::new(NOW)).collect();
     let backwards: Vec<TenantId> = tenants.iter().rev().copied().collect();
     let announce = async |tenants: &[TenantId]| {
+        let remembered = Mutex::default();
         for _ in 0..10 {
             let postings: Vec<Posting> =
                 tenants.iter().map(|tenant| announcement(*tenant)).collect();
             let postings: Vec<&Posting> = postings.iter().collect();
-            let written = batch::write(&deps(&store), &postings, batch::LockWait::Usual).await;
+            let written = batch::write(
+                &deps(&store),
+                &remembered,
+                &postings,
+                batch::WriteMode::Patient,
+            )
+            .await;
             assert!(written.is_ok(), "{:?}", written.err());
         }
     };
@@ -412,7 +420,7 @@ async fn two_nodes_announce_for_the_same_tenants() {
     }
 }
 
-fn announcement(tenant: TenantId) -> Posting {
+pub(super) fn announcement(tenant: TenantId) -> Posting {
     let event = NewEvent::sample(EventKind::CallStarted, tenant, NOW);
     Posting::Write(Arc::new(CommitEntry {
         events: vec![event],

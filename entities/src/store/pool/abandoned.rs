@@ -75,8 +75,8 @@ impl PooledConnection {
     /// Ends the process unless it commits, and returns its state. On another server no process has the same start
     /// time.
     async fn standing(&mut self, process: &ServerProcess) -> Result<ProcessState, DbErr> {
-        const SQL: &str = "SELECT CASE WHEN wait_event = 'SyncRep' OR state = 'active' AND query = 'COMMIT' THEN true \
-            ELSE NOT pg_terminate_backend(pid) END AS commits \
+        const SQL: &str = "SELECT CASE WHEN wait_event IN ('SyncRep', 'WALSync', 'WALWrite') \
+            OR state = 'active' AND query = 'COMMIT' THEN true ELSE NOT pg_terminate_backend(pid) END AS commits \
             FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2::text::timestamptz";
         self.reconnect().await?;
         let limit = self.home().limits().begin;

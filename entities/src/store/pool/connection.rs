@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 use sea_orm::{DbErr, ExecResult, QueryResult, Statement};
 
 use super::{Connections, PROOF_WITHIN, PooledConnection, State};
-use crate::store::{
-    fault::{AfterFault, SendFault},
-    raw::{RawConnection, TransactionStart, within},
-    runtime::{inside, spawn},
+use crate::{
+    batch::ArrayStatement,
+    store::{
+        fault::{AfterFault, SendFault},
+        raw::{RawConnection, TransactionStart, within},
+        runtime::{inside, spawn},
+    },
 };
 
 impl PooledConnection {
@@ -108,6 +111,17 @@ impl PooledConnection {
         self.answered(before, answer).map_err(SendFault::asking)
     }
 
+    /// Like [`one`](Self::one), on PostgreSQL.
+    pub(in crate::store) async fn arrays(
+        &mut self,
+        limit: Option<Duration>,
+        statement: &ArrayStatement,
+    ) -> Result<QueryResult, SendFault> {
+        let before = self.ask();
+        let answer = inside(within(limit, self.raw().arrays(statement))).await;
+        self.answered(before, answer)
+    }
+
     /// Sends the statement that begins the transaction, if that was not done. A write is not sent in the same text,
     /// because SQLite would count earlier changes too.
     async fn open(&mut self) -> Result<(), DbErr> {
@@ -151,6 +165,23 @@ impl PooledConnection {
             );
             self.home.cut();
         }
+    }
+
+    /// The time at which it was made.
+    pub(in crate::store) fn born(&self) -> Instant {
+        self.held
+            .as_ref()
+            .map_or_else(Instant::now, |held| held.born)
+    }
+
+    /// True if it was made before that moment and answers.
+    pub(super) async fn has_lived_since(mut self, moment: Instant) -> bool {
+        if self.born() > moment {
+            return false;
+        }
+        let before = self.ask();
+        let answer = inside(within(Some(PROOF_WITHIN), self.raw().ping())).await;
+        self.answered(before, answer).is_ok()
     }
 
     pub(in crate::store) fn home(&self) -> &Connections {
