@@ -6,6 +6,7 @@
 //! - [`TenantServer`] is a customer's server that answers as [`ServerAnswer`] says, and records its requests.
 //! - [`Postbox`] is a mail server that behaves as [`MailTreatment`] says, and keeps its mails.
 //! - [`OwnPostgres`] is a PostgreSQL server for fault tests: it can be stopped, restarted, and copied to a standby.
+//! - [`PatroniPair`] are two PostgreSQL servers of which one follows the other by itself.
 //! - [`gemini`] is a simulated model that enforces the real one's documented rules, and misbehaves on demand.
 //! - [`phone`] is a SIP phone without audio.
 //! - [`tls`] has servers and clients of TLS, with the certificates of [`certificate`].
@@ -25,6 +26,7 @@ mod folder;
 pub mod gemini;
 pub mod large;
 mod own_postgres;
+mod patroni;
 pub mod phone;
 mod place;
 mod port;
@@ -39,6 +41,7 @@ mod wait;
 
 pub use folder::folder;
 pub use own_postgres::{OwnPostgres, Stop};
+pub use patroni::{Loss, PatroniPair};
 pub use place::{StoreKind, StorePlace};
 pub use port::free_port;
 pub use postbox::{Encryption, MailTreatment, Postbox, ReceivedMail};

@@ -7,6 +7,7 @@
 use std::{
     io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Stdio},
     sync::{Arc, Mutex},
     thread,
@@ -61,8 +62,9 @@ pub struct OwnPostgres {
     shell: Arc<Mutex<Shell>>,
 }
 
+/// A shell that runs the lines written to it.
 #[derive(Debug)]
-struct Shell {
+pub(crate) struct Shell {
     // The shell and its server end when this is closed.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -77,8 +79,26 @@ impl Drop for Shell {
 }
 
 impl Shell {
+    /// Starts a script that executes lines, as a user other than root.
+    pub(crate) fn start(script: &str, settings: &[(&str, &Path)]) -> Self {
+        let mut child = unprivileged_shell()
+            .args(["-c", script])
+            .envs(settings.iter().copied())
+            // Ctrl-C on the terminal ends the tests; the shell must survive it to clean up.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            input: child.stdin.take(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        }
+    }
+
     /// Runs a line; returns its output and exit code.
-    fn run(&mut self, line: &str) -> (String, i32) {
+    pub(crate) fn run(&mut self, line: &str) -> (String, i32) {
         let input = self.input.as_mut().unwrap();
         input.write_all(line.as_bytes()).unwrap();
         input.write_all(b"\n").unwrap();
@@ -105,20 +125,7 @@ impl OwnPostgres {
             missing();
             return None;
         };
-        let mut child = unprivileged_shell()
-            .args(["-c", OWNER_SCRIPT])
-            .env("BIN", tools)
-            // Ctrl-C on the terminal ends the tests; the shell must survive it to clean up.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let shell = Shell {
-            input: child.stdin.take(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        };
+        let shell = Shell::start(OWNER_SCRIPT, &[("BIN", &tools)]);
         let server = Self {
             name: "primary",
             port: free_port(),

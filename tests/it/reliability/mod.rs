@@ -15,6 +15,7 @@ mod fleet;
 mod journal;
 mod load;
 mod money;
+mod patroni;
 mod power_cuts;
 mod proxy;
 mod restarts;

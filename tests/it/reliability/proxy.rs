@@ -41,6 +41,34 @@ const PROGRAM: &str = "/usr/sbin/haproxy";
 impl Balancer {
     /// `None` if haproxy is not installed.
     pub fn start(served: ServedProtocol, behind: &[String]) -> Option<Self> {
+        let port = free_port();
+        Self::with(&configuration(served, port, behind), port)
+    }
+
+    /// With the shipped ops/haproxy/postgres.cfg. `behind` has the ports of PostgreSQL and of Patroni's checks.
+    pub fn to_primary(behind: [(u16, u16); 2]) -> Option<Self> {
+        let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/ops/haproxy/postgres.cfg");
+        let port = free_port();
+        let mut changes = vec![(
+            "bind 127.0.0.1:6432".to_owned(),
+            format!("bind 127.0.0.1:{port}"),
+        )];
+        for (address, (server, checks)) in ["10.0.0.11", "10.0.0.12"].iter().zip(behind) {
+            changes.push((
+                format!("{address}:5432 port 8008"),
+                format!("127.0.0.1:{server} port {checks}"),
+            ));
+        }
+        let text = fs::read_to_string(shipped).unwrap();
+        let text = changes.iter().fold(text, |text, (old, new)| {
+            assert!(text.contains(old), "no {old:?} in {text}");
+            text.replace(old, new)
+        });
+        Self::with(&text, port)
+    }
+
+    /// `port` is the one that the configuration listens on.
+    fn with(configuration: &str, port: u16) -> Option<Self> {
         if !std::path::Path::new(PROGRAM).exists() {
             let required = std::env::var_os("DIKALA_REQUIRE_PROXIES").is_some();
             assert!(!required, "there is no {PROGRAM}");
@@ -48,9 +76,8 @@ impl Balancer {
             return None;
         }
         let folder = dikala_testkit::folder();
-        let port = free_port();
         let file = folder.path().join("haproxy.cfg");
-        fs::write(&file, configuration(served, port, behind)).unwrap();
+        fs::write(&file, configuration).unwrap();
         let child = Command::new(PROGRAM)
             .args(["-db", "-f"])
             .arg(&file)
