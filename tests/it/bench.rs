@@ -163,9 +163,17 @@ async fn every_scenario_is_measured_on_postgres_which_it_starts_by_itself() {
     if postgres::TestDatabase::create().is_none() {
         return;
     }
-    let scenarios = format!("{},distance", names().join(","));
+    let scenarios = format!("{},distance,nodes", names().join(","));
     let document = measured(&installation, "postgres", &scenarios);
-    let expected = [figures(), vec!["away_ack_p50", "away_lifecycles_512"]].concat();
+    let of_postgres = [
+        "away_ack_p50",
+        "away_lifecycles_512",
+        "nodes_1",
+        "nodes_2",
+        "nodes_one_tenant_1",
+        "nodes_one_tenant_2",
+    ];
+    let expected = [figures(), of_postgres.to_vec()].concat();
     assert_complete(&document, &expected);
     assert_eq!(document["store"], "postgres");
 }

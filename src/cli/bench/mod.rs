@@ -55,6 +55,12 @@ pub struct BenchOptions {
     /// Only these scenarios, separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = known)]
     only: Vec<&'static str>,
+    /// The number of nodes in the scenario `nodes`.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=16))]
+    nodes: u8,
+    /// Let PostgreSQL wait this long before each flush, as a slower disk would.
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    commit_delay: u8,
     /// As little as shows that everything works.
     #[arg(long, hide = true)]
     smallest: bool,
@@ -98,13 +104,14 @@ pub async fn run(options: BenchOptions, as_json: bool) -> Result<()> {
     let scenarios: Vec<&BenchScenario> = SCENARIOS.iter().filter(chosen).collect();
     if scenarios.is_empty() {
         return Err(CliError::Usage(
-            "distance is measured with --store postgres".to_owned(),
+            "distance and nodes are measured with --store postgres".to_owned(),
         ));
     }
     if cfg!(debug_assertions) {
         eprintln!("{DEBUG_BUILD}");
     }
-    let ground = BenchEnvironment::new(options.store, sizes)?;
+    let delay = std::time::Duration::from_millis(options.commit_delay.into());
+    let ground = BenchEnvironment::new(options.store, sizes, options.nodes.into(), delay)?;
     let found = tokio::select! {
         found = measure(&ground, &scenarios) => found?,
         () = wait_for_signal() => return Err(failed("interrupted; what was started is stopped and removed")),

@@ -7,7 +7,7 @@ pub mod receiver;
 pub mod server;
 pub mod thread;
 
-use std::{cell::Cell, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{cell::Cell, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use dikala_actors::{
@@ -52,6 +52,8 @@ pub enum MeasuredStore {
 #[derive(Debug)]
 pub struct BenchEnvironment {
     pub sizes: Sizes,
+    /// Nodes that are measured beside one.
+    pub nodes: usize,
     folder: TempDir,
     /// `None` on SQLite.
     postgres: Option<Postgres>,
@@ -80,15 +82,21 @@ pub struct BenchDatabase {
 }
 
 impl BenchEnvironment {
-    /// Blocks while PostgreSQL starts.
-    pub fn new(kind: MeasuredStore, sizes: Sizes) -> Result<Self> {
+    /// Blocks while PostgreSQL starts. It waits for `commit_delay` before each flush.
+    pub fn new(
+        kind: MeasuredStore,
+        sizes: Sizes,
+        nodes: usize,
+        commit_delay: Duration,
+    ) -> Result<Self> {
         let postgres = match kind {
             MeasuredStore::Sqlite => None,
-            MeasuredStore::Postgres => Some(Postgres::start()?),
+            MeasuredStore::Postgres => Some(Postgres::start(commit_delay)?),
         };
         let folder = tempfile::Builder::new().prefix("dikala-bench.").tempdir();
         Ok(Self {
             sizes,
+            nodes,
             folder: folder.map_err(failed)?,
             postgres,
             databases: Cell::new(0),

@@ -11,6 +11,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use crate::cli::bench::{Result, failed};
@@ -21,7 +22,7 @@ trap '"$BIN/pg_ctl" -D "$folder/data" -m immediate stop >/dev/null 2>&1; rm -rf 
 cd "$folder"
 "$BIN/initdb" -D data -U dikala -A trust -E UTF8 --locale=C --no-sync >log 2>&1 &&
 "$BIN/pg_ctl" -D data -l log -w -t 120 start -o "-p $PORT -c listen_addresses=127.0.0.1 \
-    -c unix_socket_directories= -c max_connections=200" >>log 2>&1 || { cat log; exit 1; }
+    -c unix_socket_directories= -c max_connections=200 -c commit_delay=$DELAY -c commit_siblings=0" >>log 2>&1 || { cat log; exit 1; }
 echo ready
 cat >/dev/null
 "#;
@@ -40,12 +41,12 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Blocks until the server accepts connections.
-    pub fn start() -> Result<Self> {
+    /// Blocks until the server accepts connections. Each of its flushes begins `commit_delay` late; 100 ms at most.
+    pub fn start(commit_delay: Duration) -> Result<Self> {
         let tools = tools().ok_or_else(|| failed(MISSING))?;
         let mut fault = failed(MISSING);
         for _ in 0..ATTEMPTS {
-            match Self::start_once(&tools) {
+            match Self::start_once(&tools, commit_delay) {
                 Ok(server) => return Ok(server),
                 Err(error) => fault = error,
             }
@@ -53,13 +54,14 @@ impl Postgres {
         Err(fault)
     }
 
-    fn start_once(tools: &Path) -> Result<Self> {
+    fn start_once(tools: &Path, commit_delay: Duration) -> Result<Self> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.map_err(failed)?.port();
         let mut owner = shell()
             .args(["-c", OWNER_SCRIPT])
             .env("BIN", tools)
             .env("PORT", port.to_string())
+            .env("DELAY", commit_delay.as_micros().to_string())
             // Ctrl-C on the terminal ends the measurement; the shell must survive it to clean up.
             .process_group(0)
             .stdin(Stdio::piped())

@@ -6,6 +6,7 @@ mod distance;
 mod ledger;
 mod lifecycles;
 mod live;
+mod nodes;
 mod pages;
 mod start;
 mod webhooks;
@@ -95,6 +96,11 @@ pub const SCENARIOS: &[BenchScenario] = &[
         ledger::debits
     ),
     scenario!("distance", "PostgreSQL 1 ms away", distance::away),
+    scenario!(
+        "nodes",
+        "complete calls a second of several nodes over one PostgreSQL, beside one",
+        nodes::several
+    ),
     scenario!("memory", "memory per live call", live::memory),
     scenario!(
         "ticks",
@@ -117,7 +123,7 @@ pub const SCENARIOS: &[BenchScenario] = &[
 impl BenchScenario {
     /// True if the scenario can run on this store.
     pub fn is_for(&self, kind: MeasuredStore) -> bool {
-        self.name != "distance" || kind == MeasuredStore::Postgres
+        !["distance", "nodes"].contains(&self.name) || kind == MeasuredStore::Postgres
     }
 }
 
