@@ -87,7 +87,11 @@ async fn a_postgresql_that_does_not_flush_is_refused_until_that_is_allowed() {
     let allowed = checked(&installation);
     assert_eq!(allowed["ok"], true, "{allowed}");
     let server = Server::start(installation);
-    let ready = server.rest().get("/health/ready").await.expect(200);
+    let ready = eventually("readiness", async || {
+        let ready = server.rest().get("/health/ready").await;
+        (ready.status == 200).then_some(ready.body)
+    })
+    .await;
     assert!(
         ready["warnings"][0]
             .as_str()

@@ -216,7 +216,11 @@ async fn nodes_that_start_together_make_the_schema_once() {
         .map(|starting| starting.join().unwrap())
         .collect();
     for server in &servers {
-        assert_eq!(server.rest().get("/health/ready").await.status, 200);
+        eventually("readiness", async || {
+            let ready = server.rest().get("/health/ready").await;
+            (ready.status == 200).then_some(())
+        })
+        .await;
     }
     eventually("all to know of each other", async || {
         (super::listed(&servers[0]).await.len() == 3).then_some(())
