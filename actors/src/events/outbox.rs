@@ -214,7 +214,7 @@ impl KnownPositions {
     }
 }
 
-/// Gives events their positions and finds the webhooks that subscribed to them. `positions` has the tenants of all
+/// Gives events their positions and finds the webhooks that subscribed to them. `known` has the tenants of all
 /// these events; afterwards it is as the writes leave it.
 pub(crate) fn announce(
     events: &[NewEvent],

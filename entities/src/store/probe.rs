@@ -35,9 +35,9 @@ pub(super) struct Confirmation {
 }
 
 impl Store {
-    /// Await this before acknowledging something that was read as done, or committed
-    /// [without waiting](super::Durability::AfterConfirm) for the disk. PostgreSQL shows rows that a crash takes back, or a
-    /// failover if the wait for a synchronous standby was interrupted. Once a later commit is answered, neither can, because
+    /// Await this before acknowledging something that was read as done. PostgreSQL shows rows that a crash takes back, if their
+    /// commit [did not wait](super::Durability::AfterConfirm) for the disk. A failover takes back those whose wait for a
+    /// synchronous standby was interrupted. Once a later commit is answered, neither can, because
     /// its log is written in order. Concurrent callers share one commit.
     ///
     /// The commit must come from the server that was read, at `read_at` or later. A newer connection may lead to one that has
