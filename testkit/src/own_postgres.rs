@@ -1,14 +1,9 @@
 //! A PostgreSQL server for fault tests, with PostgreSQL's default durability. Tests stop it cleanly or as a power
 //! failure does, restart it, and copy it to a standby that they promote.
 //!
-//! As for the shared servers (`postgres`), a shell owns it and ends with this process. The shell executes the lines
-//! written to it.
+//! As for the shared servers (`postgres`), a shell owns it and ends with this process.
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    os::unix::process::CommandExt,
-    path::Path,
-    process::{Child, ChildStdin, ChildStdout, Stdio},
     sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
@@ -18,8 +13,9 @@ use crate::{
     large,
     place::StorePlace,
     port::free_port,
-    postgres::{TEMPLATE_NAME, missing, port_of_template, tools, unprivileged_shell},
+    postgres::{TEMPLATE_NAME, missing, port_of_template, tools},
     schema,
+    shell::Shell,
     wait::PATIENCE,
 };
 
@@ -38,12 +34,6 @@ start() {
   "$BIN/pg_ctl" -D "$1" -l "$1.log" -w -t 120 start -o "-p $2 -c listen_addresses=127.0.0.1 \
     -c unix_socket_directories= -c max_connections=200 -c cluster_name=$1"
 }
-while read -r line; do
-  eval "$line" >said 2>&1 </dev/null
-  code=$?
-  sed 's/^/| /' said
-  echo "exit $code"
-done
 "#;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,62 +50,6 @@ pub struct OwnPostgres {
     name: &'static str,
     pub port: u16,
     shell: Arc<Mutex<Shell>>,
-}
-
-/// A shell that runs the lines written to it.
-#[derive(Debug)]
-pub(crate) struct Shell {
-    // The shell and its server end when this is closed.
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-    child: Child,
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        self.input = None;
-        let _ = self.child.wait();
-    }
-}
-
-impl Shell {
-    /// Starts a script that executes lines, as a user other than root.
-    pub(crate) fn start(script: &str, settings: &[(&str, &Path)]) -> Self {
-        let mut child = unprivileged_shell()
-            .args(["-c", script])
-            .envs(settings.iter().copied())
-            // Ctrl-C on the terminal ends the tests; the shell must survive it to clean up.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Self {
-            input: child.stdin.take(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        }
-    }
-
-    /// Runs a line; returns its output and exit code.
-    pub(crate) fn run(&mut self, line: &str) -> (String, i32) {
-        let input = self.input.as_mut().unwrap();
-        input.write_all(line.as_bytes()).unwrap();
-        input.write_all(b"\n").unwrap();
-        let mut said = String::new();
-        loop {
-            let mut answer = String::new();
-            assert_ne!(
-                self.output.read_line(&mut answer).unwrap(),
-                0,
-                "PostgreSQL's shell is gone"
-            );
-            if let Some(code) = answer.strip_prefix("exit ") {
-                return (said, code.trim().parse().unwrap());
-            }
-            said.push_str(answer.strip_prefix("| ").unwrap_or(&answer));
-        }
-    }
 }
 
 impl OwnPostgres {

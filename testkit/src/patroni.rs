@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    own_postgres::Shell, place::StorePlace, port::free_port, postgres::tools, schema,
+    place::StorePlace, port::free_port, postgres::tools, schema, shell::Shell, shipped::shipped,
     wait::PATIENCE,
 };
 
@@ -30,12 +30,6 @@ begin() {
   "$@" >"$name.log" 2>&1 &
   echo $! >"$name.pid"
 }
-while read -r line; do
-  eval "$line" >said 2>&1 </dev/null
-  code=$?
-  sed 's/^/| /' said
-  echo "exit $code"
-done
 "#;
 const PROGRAMS: [&str; 2] = ["/usr/bin/patroni", "/usr/bin/etcd"];
 const NAMES: [&str; 2] = ["db1", "db2"];
@@ -97,26 +91,23 @@ impl PatroniPair {
 
     /// The shipped file with this server's name, ports and folders.
     fn configuration(&self, number: usize, folder: &Path, tools: &Path, etcd: &str) -> String {
-        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ops/patroni/patroni.yml");
         let (port, checks) = self.ports[number];
         let data = folder.join(NAMES[number]).display().to_string();
+        let pgpass = format!("pgpass: {data}.pgpass");
         let changes = [
-            ("name: db1", format!("name: {}", NAMES[number])),
-            ("10.0.0.11:8008", format!("127.0.0.1:{checks}")),
-            ("10.0.0.11:5432", format!("127.0.0.1:{port}")),
+            ("name: db1", &*format!("name: {}", NAMES[number])),
+            ("10.0.0.11:8008", &format!("127.0.0.1:{checks}")),
+            ("10.0.0.11:5432", &format!("127.0.0.1:{port}")),
             (
                 "10.0.0.21:2379,10.0.0.22:2379,10.0.0.23:2379",
-                etcd.trim_start_matches("http://").to_owned(),
+                etcd.trim_start_matches("http://"),
             ),
-            ("/var/lib/postgresql/15/dikala", data),
-            ("/usr/lib/postgresql/15/bin", tools.display().to_string()),
-            ("10.0.0.0/24", "127.0.0.1/32".to_owned()),
+            ("pgpass: /var/lib/postgresql/15/dikala.pgpass", &pgpass),
+            ("/var/lib/postgresql/15/dikala", &data),
+            ("/usr/lib/postgresql/15/bin", &tools.display().to_string()),
+            ("10.0.0.0/24", "127.0.0.1/32"),
         ];
-        let text = fs::read_to_string(shipped).unwrap();
-        changes.iter().fold(text, |text, (old, new)| {
-            assert!(text.contains(old), "no {old:?} in {text}");
-            text.replace(old, new)
-        })
+        shipped("patroni/patroni.yml", &changes)
     }
 
     /// The server that is the primary now.

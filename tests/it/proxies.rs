@@ -10,7 +10,7 @@ use std::{
 };
 
 use awc::{http::StatusCode, ws::CloseCode};
-use dikala_testkit::{certificate, free_port, tls, within};
+use dikala_testkit::{certificate, free_port, shipped, tls, within};
 use futures_util::StreamExt;
 use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
@@ -44,20 +44,6 @@ impl Drop for Proxy {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn shipped(file: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("ops").join(file);
-    fs::read_to_string(path).unwrap()
-}
-
-/// Replaces texts that must occur.
-#[track_caller]
-fn replaced(text: &str, changes: &[(&str, &str)]) -> String {
-    changes.iter().fold(text.to_owned(), |text, (old, new)| {
-        assert!(text.contains(old), "no {old:?} in {text}");
-        text.replace(old, new)
-    })
 }
 
 /// The path of a program that may not be on the search path.
@@ -128,8 +114,8 @@ impl Proxy {
 
 /// The shipped file in a main configuration that needs no privileges and writes to its folder only.
 fn nginx(at: &str, service: &str, plain: u16, tls: u16) -> String {
-    let site = replaced(
-        &shipped("nginx/dikala.conf"),
+    let site = shipped(
+        "nginx/dikala.conf",
         &[
             ("    listen [::]:80;\n", ""),
             ("    listen [::]:443 ssl http2;\n", ""),
@@ -165,8 +151,8 @@ fn nginx(at: &str, service: &str, plain: u16, tls: u16) -> String {
 }
 
 fn haproxy(at: &str, service: &str, plain: u16, tls: u16) -> String {
-    let text = replaced(
-        &shipped("haproxy/haproxy.cfg"),
+    let text = shipped(
+        "haproxy/haproxy.cfg",
         &[
             ("    user haproxy\n    group haproxy\n", ""),
             // Fewer than an address begins in a test, and more than it may have.

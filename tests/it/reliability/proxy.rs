@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dikala_testkit::{PATIENCE, free_port};
+use dikala_testkit::{PATIENCE, free_port, shipped};
 use tempfile::TempDir;
 
 /// The servers behind it.
@@ -47,24 +47,15 @@ impl Balancer {
 
     /// With the shipped ops/haproxy/postgres.cfg. `behind` has the ports of PostgreSQL and of Patroni's checks.
     pub fn to_primary(behind: [(u16, u16); 2]) -> Option<Self> {
-        let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/ops/haproxy/postgres.cfg");
         let port = free_port();
-        let mut changes = vec![(
-            "bind 127.0.0.1:6432".to_owned(),
-            format!("bind 127.0.0.1:{port}"),
-        )];
-        for (address, (server, checks)) in ["10.0.0.11", "10.0.0.12"].iter().zip(behind) {
-            changes.push((
-                format!("{address}:5432 port 8008"),
-                format!("127.0.0.1:{server} port {checks}"),
-            ));
-        }
-        let text = fs::read_to_string(shipped).unwrap();
-        let text = changes.iter().fold(text, |text, (old, new)| {
-            assert!(text.contains(old), "no {old:?} in {text}");
-            text.replace(old, new)
-        });
-        Self::with(&text, port)
+        let [first, second] =
+            behind.map(|(server, checks)| format!("127.0.0.1:{server} port {checks}"));
+        let changes = [
+            ("bind 127.0.0.1:6432", &*format!("bind 127.0.0.1:{port}")),
+            ("10.0.0.11:5432 port 8008", &first),
+            ("10.0.0.12:5432 port 8008", &second),
+        ];
+        Self::with(&shipped("haproxy/postgres.cfg", &changes), port)
     }
 
     /// `port` is the one that the configuration listens on.
