@@ -14,7 +14,6 @@ use crate::{
     pages::{
         components::{empty, short_id, table},
         form::FormValues,
-        lang::Lang,
     },
 };
 
@@ -232,7 +231,7 @@ fn recent(visit: &ConsoleView, instance: &ActorInstance, now: Millis) -> Markup 
             @if n > 0 { ", " }
             (visit.rich("console-message-ago", &[
                 ("message", html! { code { (came.message) } }),
-                ("time", html! { (ago(visit.lang(), now.since(came.at))) }),
+                ("time", html! { (visit.lang().duration(now.since(came.at))) }),
             ]))
         }
     }
@@ -243,22 +242,11 @@ fn of_call(visit: &ConsoleView, call: &CallActorState, now: Millis) -> Markup {
         ("status", word(visit, call.status.as_str()).into()),
         ("minutes", call.granted_minutes.to_string().into()),
     ];
-    let until = |at: Millis| [("time", ago(visit.lang(), at.since(now)).into())];
+    let until = |at: Millis| [("time", visit.lang().duration(at.since(now)).into())];
     html! {
         (visit.tn("console-call-granted", &granted))
         @if let Some(at) = call.next_deadline { ", " (visit.tn("console-next-deadline", &until(at))) }
     }
-}
-
-/// A duration: seconds, minutes or hours.
-fn ago(lang: Lang, ms: i64) -> String {
-    let seconds = ms.max(0) / 1_000;
-    let (id, count) = match seconds {
-        ..120 => ("console-seconds", seconds),
-        120..7_200 => ("console-minutes-short", seconds / 60),
-        _ => ("console-hours", seconds / 3_600),
-    };
-    lang.tn(id, &[("count", count.into())])
 }
 
 /// A duration given in microseconds: `250 µs`, `2.5 ms`, `3 s`.
@@ -287,14 +275,6 @@ mod tests {
             (Some(1_250_000), "1.2 s"),
         ] {
             assert_eq!(duration(us), written);
-        }
-        for (ms, written) in [
-            (-1, "0 s"),
-            (119_000, "119 s"),
-            (180_000, "3 min"),
-            (7_200_000, "2 h"),
-        ] {
-            assert_eq!(ago(Lang::En, ms), written);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     },
     pages::{
         components::{Tone, notice, table},
+        lang::Lang,
         lines::line,
     },
 };
@@ -56,7 +57,7 @@ fn problems(visit: &ConsoleView, look: &OverviewReading) -> Markup {
         } @else {
             ul.alerts {
                 @for problem in &look.problems {
-                    li { (notice(tone(problem.severity), told(problem))) }
+                    li { (notice(tone(problem.severity), told(problem, visit.lang()))) }
                 }
             }
         }
@@ -70,10 +71,10 @@ const fn tone(severity: Severity) -> Tone {
     }
 }
 
-fn told(problem: &Problem) -> Markup {
+fn told(problem: &Problem, lang: Lang) -> Markup {
     html! {
-        p lang="en" { strong { (problem.summary) } }
-        p lang="en" { (problem.action) }
+        p { strong { (problem.summary(lang)) } }
+        p { (problem.action(lang)) }
     }
 }
 

@@ -1,12 +1,7 @@
 //! Signs operators in with one of the operators' tokens, and out.
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    http::{StatusCode, header::SET_COOKIE},
-    web::Data,
-};
+use actix_web::{HttpRequest, HttpResponse, http::header::SET_COOKIE, web::Data};
 use dikala_entities::CredentialHash;
-use maud::html;
 
 use super::{session::ConsoleSession, state::ConsoleState, view::ConsoleView};
 use crate::{
@@ -17,9 +12,7 @@ use crate::{
     },
     pages::{
         components::Field,
-        errors,
         form::FormValues,
-        layout,
         sign_in::{SignInForm, destination, missing},
         view::View,
     },
@@ -68,13 +61,6 @@ pub async fn submit(
             let sentence = view.t("console-token-wrong");
             let fault = FieldError::translated("token", FieldCode::NotAllowed, sentence);
             form(&view).again(&view, typed, vec![fault])
-        }
-        Err(error @ ApiError::RateLimited { .. }) => {
-            let (title, words) = errors::words(&view, &error);
-            let title = view.t(title);
-            let content = html! { h1 { (title) } (words) p lang="en" { (error.to_string()) } };
-            let page = layout::outside(&view, StatusCode::TOO_MANY_REQUESTS, &title, content);
-            Ok(errors::with_headers(&error, page))
         }
         Err(error) => Err(error),
     }

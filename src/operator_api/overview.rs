@@ -1,7 +1,7 @@
 //! `/overview`: current figures and problems.
 
 use actix_web::web::Data;
-use dikala_entities::Millis;
+use dikala_entities::{Millis, TenantId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -12,7 +12,39 @@ use crate::{
         figures::{Figure, STEP_MS},
         judge::{Problem, Severity},
     },
+    pages::lang::Lang,
 };
+
+/// Something that is wrong.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Problem)]
+pub struct ProblemAnswer {
+    severity: Severity,
+    /// A word for it that stays the same.
+    code: &'static str,
+    /// The problem in one sentence.
+    summary: String,
+    /// The advice on what to do.
+    action: String,
+    /// The affected tenant, if it is one.
+    tenant_id: Option<TenantId>,
+    /// The object of the problem: an id, or the name of an actor or a thread.
+    target: Option<String>,
+}
+
+impl From<&Problem> for ProblemAnswer {
+    fn from(problem: &Problem) -> Self {
+        Self {
+            severity: problem.severity,
+            code: problem.code,
+            summary: problem.summary(Lang::En),
+            action: problem.action(Lang::En),
+            tenant_id: problem.tenant_id,
+            target: problem.target.clone(),
+        }
+    }
+}
 
 /// The state of this node and its problems.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -35,7 +67,7 @@ pub struct Overview {
     /// How bad the worst problem is: `ok`, `warning` or `critical`.
     status: &'static str,
     /// Worst first; none where nothing is wrong.
-    problems: Vec<Problem>,
+    problems: Vec<ProblemAnswer>,
     /// Always all of them, in the same order.
     figures: Vec<Figure>,
     /// The time between two numbers of a history.
@@ -55,7 +87,7 @@ pub async fn show(process: Data<OperatorContext>) -> ApiAnswer {
             Some(Severity::Warning) => "warning",
             Some(Severity::Critical) => "critical",
         },
-        problems: look.problems.clone(),
+        problems: look.problems.iter().map(ProblemAnswer::from).collect(),
         figures: look.figures.clone(),
         history_step_seconds: STEP_MS / 1_000,
     })

@@ -1,8 +1,9 @@
-//! Derives the list of problems from a sample: each in words with an action, worst first. Pure.
+//! Derives the list of problems from a sample, worst first. Pure.
 
 use std::collections::BTreeMap;
 
 use dikala_entities::TenantId;
+use fluent_bundle::FluentValue;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -10,8 +11,9 @@ use super::{
     figures::{ACK_MS_MAX, COMMIT_MS_MAX, DUE_MS_MAX, Thousandths},
     ring::SampleWindow,
     sample::OverviewSample,
-    trouble::{CheckResults, FailingWebhook},
+    trouble::{CheckResults, FailingWebhook, HangingWebhook},
 };
+use crate::pages::{format, i18n::ungrouped, lang::Lang};
 
 /// Time for which a panic is shown, in milliseconds.
 const PANIC_TOLD_MS: i64 = 10 * 60 * 1_000;
@@ -46,21 +48,29 @@ pub enum Severity {
     Critical,
 }
 
-/// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
+/// Something that is wrong. Its texts are messages of `src/pages/locales/console/`: `console-problem-{code}`, and the same with
+/// `-action` for the advice.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub severity: Severity,
     /// A word for it that stays the same.
     pub code: &'static str,
-    /// The problem in one sentence.
-    pub summary: String,
-    /// The advice on what to do.
-    pub action: String,
     /// The affected tenant, if it is one.
     pub tenant_id: Option<TenantId>,
-    /// The object of the problem: an id, or the name of an actor or a thread.
+    /// The object of the problem: an id, or the name of an actor or a thread. The texts may use it too.
     pub target: Option<String>,
+    /// Variables of the texts.
+    values: Vec<(&'static str, ProblemValue)>,
+}
+
+/// A value that a problem's text shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ProblemValue {
+    Text(String),
+    /// A number that the text may put in the plural.
+    Count(i64),
+    /// A duration in milliseconds.
+    Duration(i64),
 }
 
 /// Input of [`judge`].
@@ -93,22 +103,22 @@ pub fn judge(state: &JudgeInput<'_>) -> Vec<Problem> {
 }
 
 impl Problem {
-    fn critical(code: &'static str, summary: String, action: impl Into<String>) -> Self {
+    const fn new(severity: Severity, code: &'static str) -> Self {
         Self {
-            severity: Severity::Critical,
+            severity,
             code,
-            summary,
-            action: action.into(),
             tenant_id: None,
             target: None,
+            values: Vec::new(),
         }
     }
 
-    fn warning(code: &'static str, summary: String, action: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Warning,
-            ..Self::critical(code, summary, action)
-        }
+    const fn critical(code: &'static str) -> Self {
+        Self::new(Severity::Critical, code)
+    }
+
+    const fn warning(code: &'static str) -> Self {
+        Self::new(Severity::Warning, code)
     }
 
     fn about(mut self, target: impl std::fmt::Display) -> Self {
@@ -116,13 +126,63 @@ impl Problem {
         self
     }
 
-    const fn of(mut self, tenant: TenantId) -> Self {
+    /// Sets the affected tenant, and the variable `tenant` to its name.
+    fn of(mut self, tenant: TenantId, names: &BTreeMap<TenantId, String>) -> Self {
         self.tenant_id = Some(tenant);
+        let name = names.get(&tenant).cloned();
+        self.text("tenant", name.unwrap_or_else(|| tenant.to_string()))
+    }
+
+    fn text(self, name: &'static str, text: impl Into<String>) -> Self {
+        self.with(name, ProblemValue::Text(text.into()))
+    }
+
+    fn count(self, name: &'static str, count: impl TryInto<i64>) -> Self {
+        let count = count.try_into().unwrap_or(i64::MAX);
+        self.with(name, ProblemValue::Count(count))
+    }
+
+    fn lasting(self, ms: i64) -> Self {
+        self.with("time", ProblemValue::Duration(ms))
+    }
+
+    fn with(mut self, name: &'static str, value: ProblemValue) -> Self {
+        self.values.push((name, value));
         self
+    }
+
+    /// The problem in one sentence.
+    pub fn summary(&self, lang: Lang) -> String {
+        self.written(lang, "")
+    }
+
+    /// The advice on what to do.
+    pub fn action(&self, lang: Lang) -> String {
+        self.written(lang, "-action")
+    }
+
+    fn written(&self, lang: Lang, end: &str) -> String {
+        let target = self.target.as_deref().unwrap_or_default();
+        let values = self.values.iter();
+        let values = values.map(|(name, value)| (*name, value.written(lang)));
+        let values: Vec<_> = values.chain([("target", target.into())]).collect();
+        lang.tn(&format!("console-problem-{}{end}", self.code), &values)
     }
 }
 
-/// A readiness message is a problem; if it contains a colon, the part after it is the action.
+impl ProblemValue {
+    fn written(&self, lang: Lang) -> FluentValue<'_> {
+        match self {
+            Self::Text(text) => text.as_str().into(),
+            Self::Count(count) => ungrouped(*count),
+            Self::Duration(ms @ ..1_000) => format!("{} ms", ms.max(&0)).into(),
+            Self::Duration(ms) => lang.duration(*ms).into(),
+        }
+    }
+}
+
+/// A readiness message is a problem; if it contains a colon, the part after it is the action. The English texts show both. Other
+/// languages have a text for each check.
 fn unready(troubles: &CheckResults) -> impl Iterator<Item = Problem> {
     troubles.unready.iter().map(|(name, words)| {
         let (summary, action) = match words.split_once(": ") {
@@ -133,7 +193,8 @@ fn unready(troubles: &CheckResults) -> impl Iterator<Item = Problem> {
                     .to_owned(),
             ),
         };
-        Problem::critical("not_ready", summary, action).about(name)
+        let problem = Problem::critical("not_ready").about(name);
+        problem.text("summary", summary).text("action", action)
     })
 }
 
@@ -146,39 +207,20 @@ fn begun_with_a_capital(text: &str) -> String {
 
 fn books(sample: &OverviewSample) -> Option<Problem> {
     let count = sample.differences;
-    (count > 0).then(|| {
-        Problem::critical(
-            "ledger_differences",
-            format!("The books do not add up in {}.", counted(count, "place")),
-            "Run `dikala ledger verify`; sell no credit to the tenants that it names until the cause is known.",
-        )
-    })
+    (count > 0).then(|| Problem::critical("ledger_differences").count("count", count))
 }
 
 fn clocks(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
-    let machine = (
-        "clock_off",
-        "This machine's",
-        sample.clock_off_ms,
-        "Bills and deadlines are not affected; signatures of webhooks use the machine's clock. Correct it (NTP). If the service's clock is \
-         the wrong one, stop all nodes in a quiet moment, then start them.",
-    );
-    let database = (
-        "database_clock_off",
-        "The database's",
-        sample.database_off_ms,
-        "Bills and deadlines are not affected: all nodes keep their common time. Correct the clock of the database's machine (NTP). \
-         If the service's clock is the wrong one, stop all nodes in a quiet moment, then start them.",
-    );
-    let off = [machine, database].into_iter();
-    let off = off.filter(|(_, _, off, _)| off.saturating_abs() > CLOCK_OFF_MS_MAX);
-    off.map(|(code, whose, off, action)| {
-        let (much, way) = (
-            duration(off.saturating_abs()),
-            if off > 0 { "ahead of" } else { "behind" },
-        );
-        let summary = format!("{whose} clock is {much} {way} the service's clock.");
-        Problem::warning(code, summary, action)
+    let clocks = [
+        ("clock_off", sample.clock_off_ms),
+        ("database_clock_off", sample.database_off_ms),
+    ];
+    let off = clocks.into_iter();
+    let off = off.filter(|(_, off)| off.saturating_abs() > CLOCK_OFF_MS_MAX);
+    off.map(|(code, off)| {
+        let way = if off > 0 { "ahead" } else { "behind" };
+        let problem = Problem::warning(code).text("way", way);
+        problem.lasting(off.saturating_abs())
     })
 }
 
@@ -188,27 +230,18 @@ fn panics(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
         Some((actor.name, ago))
     });
     panicked.map(|(name, ago)| {
-        Problem::critical(
-            "actor_restarted",
-            format!(
-                "An actor panicked {} ago and was restarted: {name}.",
-                duration(ago)
-            ),
-            "It was restarted, but it is a bug: find `an actor panicked` in the log and report it.",
-        )
-        .about(name)
+        Problem::critical("actor_restarted")
+            .about(name)
+            .lasting(ago)
     })
 }
 
 fn threads(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
     let late = sample.loops.iter().filter(|(_, late)| *late > LAG_MS_MAX);
     late.map(|(name, late)| {
-        Problem::critical(
-            "event_loop_blocked",
-            format!("The event loop of the thread {name} was blocked for {}.", duration(*late)),
-            "See whether the machine lacks processor time. If only one thread is late, report it with the log.",
-        )
-        .about(name)
+        Problem::critical("event_loop_blocked")
+            .about(name)
+            .lasting(*late)
     })
 }
 
@@ -218,30 +251,17 @@ fn mailboxes(state: &JudgeInput<'_>) -> Vec<Problem> {
         let lost = state
             .window
             .map_or(0, |window| window.lost_rate(actor.name));
-        let waits = actor.name != PER_CALL && actor.waiting > WAITING_MAX;
-        let action = "See on the page of its type which message takes long, and whether its thread or the database is slow.";
-        if waits && actor.capacity > 0 && actor.waiting >= actor.capacity {
-            let summary = format!(
-                "The mailbox of {} is full: {} wait, and senders wait or are refused.",
-                actor.name,
-                counted(actor.waiting.unsigned_abs(), "message")
-            );
-            problems.push(Problem::critical("mailbox_full", summary, action).about(actor.name));
-        } else if waits {
-            let summary = format!(
-                "{} wait for {}.",
-                counted(actor.waiting.unsigned_abs(), "message"),
-                actor.name
-            );
-            problems.push(Problem::warning("mailbox_backlog", summary, action).about(actor.name));
+        if actor.name != PER_CALL && actor.waiting > WAITING_MAX {
+            let is_full = actor.capacity > 0 && actor.waiting >= actor.capacity;
+            let problem = match is_full {
+                true => Problem::critical("mailbox_full"),
+                false => Problem::warning("mailbox_backlog"),
+            };
+            problems.push(problem.about(actor.name).count("count", actor.waiting));
         }
         if lost > LOST_MAX {
-            let summary = format!(
-                "{1} messages a second to {0} are lost: senders gave up waiting.",
-                actor.name,
-                Thousandths(lost)
-            );
-            problems.push(Problem::warning("messages_lost", summary, action).about(actor.name));
+            let problem = Problem::warning("messages_lost").about(actor.name);
+            problems.push(problem.text("rate", Thousandths(lost).to_string()));
         }
     }
     problems
@@ -251,24 +271,13 @@ fn times(state: &JudgeInput<'_>) -> Vec<Problem> {
     let Some(window) = state.window else {
         return Vec::new();
     };
-    let mut problems = Vec::new();
     let acknowledged = window.distributed(|of| &of.acknowledged).percentile(99);
-    if let Some(ms) = above(acknowledged, ACK_MS_MAX) {
-        problems.push(Problem::critical(
-            "acknowledgements_slow",
-            format!("Bridges wait {} for replies about calls.", duration(ms)),
-            "Callers hear silence. See whether commits are slow, a thread is blocked, or the processor is busy.",
-        ));
-    }
+    let acknowledged = above(acknowledged, ACK_MS_MAX)
+        .map(|ms| Problem::critical("acknowledgements_slow").lasting(ms));
     let committed = window.distributed(|of| &of.committed).percentile(99);
-    if let Some(ms) = above(committed, COMMIT_MS_MAX) {
-        problems.push(Problem::warning(
-            "commits_slow",
-            format!("Commits of the ledger take {}.", duration(ms)),
-            "Check the database's disk, and which other programs write to it.",
-        ));
-    }
-    problems
+    let committed =
+        above(committed, COMMIT_MS_MAX).map(|ms| Problem::warning("commits_slow").lasting(ms));
+    acknowledged.into_iter().chain(committed).collect()
 }
 
 /// A time above the limit, in milliseconds.
@@ -284,168 +293,74 @@ fn requests(state: &JudgeInput<'_>) -> Option<Problem> {
         window.grew(|of| of.failed_requests),
     );
     let share = failed.saturating_mul(100) / all.max(1);
-    (all >= REQUESTS_MIN && share >= FAILED_SHARE_MAX).then(|| {
-        Problem::critical(
-            "requests_fail",
-            format!("{share} % of all requests fail."),
-            "See under HTTP which routes fail and with which status; 503 usually means that the database is away.",
-        )
-    })
+    (all >= REQUESTS_MIN && share >= FAILED_SHARE_MAX)
+        .then(|| Problem::critical("requests_fail").count("share", share))
 }
 
 fn bridges(sample: &OverviewSample) -> Option<Problem> {
     let gone = sample.bridge_seen_ms.filter(|_| sample.sockets == 0)?;
     (BRIDGES_GONE_MS..BRIDGES_FORGOTTEN_MS)
         .contains(&gone)
-        .then(|| {
-            Problem::critical(
-                "bridges_gone",
-                format!(
-                    "No bridge is connected; the last sign of life was {} ago.",
-                    duration(gone)
-                ),
-                "No calls arrive over sockets. Check the bridges and the network to them.",
-            )
-        })
+        .then(|| Problem::critical("bridges_gone").lasting(gone))
 }
 
 fn room(troubles: &CheckResults) -> Option<Problem> {
     let free = troubles.room?.free_mib;
-    let summary = format!("The disk of the database has {free} MiB left.");
-    let action =
-        "Free space, or move the database to a larger disk. On a full disk no call is accepted.";
-    if free < ROOM_NONE_MIB {
-        return Some(Problem::critical("disk_low", summary, action));
-    }
-    (free < ROOM_LITTLE_MIB).then(|| Problem::warning("disk_low", summary, action))
+    let severity = match free {
+        ..ROOM_NONE_MIB => Severity::Critical,
+        ROOM_NONE_MIB..ROOM_LITTLE_MIB => Severity::Warning,
+        _ => return None,
+    };
+    Some(Problem::new(severity, "disk_low").count("free", free))
 }
 
 fn deliveries(state: &JudgeInput<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    if state.sample.due_ms > DUE_MS_MAX {
-        problems.push(Problem::warning(
-            "deliveries_late",
-            format!(
-                "A delivery has been due for {} although its endpoint is not failing.",
-                duration(state.sample.due_ms)
-            ),
-            "See whether attempts are made, and whether their outcomes can be stored.",
-        ));
+    let OverviewSample { due_ms, sealed, .. } = *state.sample;
+    if due_ms > DUE_MS_MAX {
+        problems.push(Problem::warning("deliveries_late").lasting(due_ms));
     }
     let faults = state
         .window
         .map_or(0, |window| window.grew(|of| of.own_faults));
     if faults > 0 {
-        problems.push(Problem::warning(
-            "deliveries_not_made",
-            format!(
-                "{} of deliveries could not be made by this service.",
-                counted(faults.unsigned_abs(), "attempt")
-            ),
-            "They are repeated. See whether the process has reached its limit of open files (`process_open_fds`).",
-        ));
+        problems.push(Problem::warning("deliveries_not_made").count("count", faults));
     }
-    if state.sample.sealed > 0 {
-        problems.push(Problem::warning(
-            "secrets_sealed",
-            format!(
-                "The secret of {} does not open with secrets.key.",
-                counted(state.sample.sealed.unsigned_abs(), "webhook")
-            ),
-            "Start the service with the key that sealed them; `dikala check` names these webhooks.",
-        ));
+    if sealed > 0 {
+        problems.push(Problem::warning("secrets_sealed").count("count", sealed));
     }
     problems
 }
 
 fn tenants(troubles: &CheckResults) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for hanging in &troubles.hanging {
-        let failing = troubles
-            .missed
-            .iter()
-            .any(|missed| missed.webhook == hanging.webhook);
-        if !failing {
-            let name = named(&troubles.names, hanging.tenant);
-            let problem = Problem::warning(
-                "endpoint_hangs",
-                format!(
-                    "An endpoint of {name} does not answer: webhook {}.",
-                    hanging.webhook
-                ),
-                "Attempts are repeated, and other webhooks are not affected. Tell the tenant if it lasts.",
-            );
-            problems.push(problem.about(hanging.webhook).of(hanging.tenant));
-        }
-    }
-    problems.extend(troubles.missed.iter().map(|of| missed(troubles, of)));
-    if troubles.more_missed {
-        problems.push(Problem::warning(
-            "more_webhooks",
-            "More webhooks than those listed fail or were disabled.".to_owned(),
-            "Check this machine's network (DNS, firewall, certificates). Webhooks lists all of them.",
-        ));
-    }
-    for (tenant, refused) in &troubles.flooding {
-        let name = named(&troubles.names, *tenant);
-        let problem = Problem::warning(
-            "tenant_floods",
-            format!(
-                "{name} exceeds its rate limit: {refused} requests were refused within a minute."
-            ),
-            "The limit works and others are served. Tell the tenant, or raise its rateLimit.",
-        );
-        problems.push(problem.about(tenant).of(*tenant));
-    }
-    problems
-}
-
-fn missed(troubles: &CheckResults, missed: &FailingWebhook) -> Problem {
-    let name = named(&troubles.names, missed.tenant);
-    let id = missed.webhook;
-    let problem = match missed.failing_since {
-        Some(since) => Problem::warning(
-            "webhook_failing",
-            format!(
-                "The webhook {id} of {name} has been failing since {}.",
-                moment(since)
-            ),
-            "The tenant misses events: see the last answer under Webhooks, and tell the tenant. Recover resends failed deliveries.",
-        ),
-        None => Problem::warning(
-            "webhook_disabled",
-            format!("The webhook {id} of {name} was disabled because it kept failing."),
-            "The tenant gets no events: tell the tenant to repair the server and enable the webhook. Then recover resends failed deliveries.",
-        ),
+    let names = &troubles.names;
+    let is_known = |hanging: &&HangingWebhook| {
+        let mut missed = troubles.missed.iter();
+        missed.any(|missed| missed.webhook == hanging.webhook)
     };
-    problem.about(id).of(missed.tenant)
+    let hanging = troubles.hanging.iter().filter(|of| !is_known(of));
+    let hanging = hanging.map(|hanging| {
+        let problem = Problem::warning("endpoint_hangs").about(hanging.webhook);
+        problem.of(hanging.tenant, names)
+    });
+    let missed = troubles.missed.iter().map(|of| missed(of, names));
+    let more = troubles
+        .more_missed
+        .then(|| Problem::warning("more_webhooks"));
+    let flooding = troubles.flooding.iter().map(|(tenant, refused)| {
+        let problem = Problem::warning("tenant_floods").about(tenant);
+        problem.of(*tenant, names).count("count", *refused)
+    });
+    let of_webhooks = hanging.chain(missed).chain(more);
+    of_webhooks.chain(flooding).collect()
 }
 
-fn named(names: &BTreeMap<TenantId, String>, tenant: TenantId) -> String {
-    names
-        .get(&tenant)
-        .map_or_else(|| tenant.to_string(), Clone::clone)
-}
-
-fn moment(at: dikala_entities::Millis) -> String {
-    crate::pages::format::utc(at)
-}
-
-/// A count with its noun: `1 message`, `3 messages`.
-fn counted(count: impl TryInto<u64>, thing: &str) -> String {
-    let count: u64 = count.try_into().unwrap_or(u64::MAX);
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {thing}{plural}")
-}
-
-/// A duration: `250 ms`, `4 s`, `12 min`, `3 h`.
-fn duration(ms: i64) -> String {
-    match ms {
-        ..1_000 => format!("{} ms", ms.max(0)),
-        1_000..120_000 => format!("{} s", ms / 1_000),
-        120_000..7_200_000 => format!("{} min", ms / 60_000),
-        _ => format!("{} h", ms / 3_600_000),
-    }
+fn missed(missed: &FailingWebhook, names: &BTreeMap<TenantId, String>) -> Problem {
+    let problem = match missed.failing_since {
+        Some(since) => Problem::warning("webhook_failing").text("since", format::utc(since)),
+        None => Problem::warning("webhook_disabled"),
+    };
+    problem.about(missed.webhook).of(missed.tenant, names)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::http::{
 };
 
 /// The title's message id and the text for an error of a handler.
-pub fn words(view: &View, error: &ApiError) -> (&'static str, Markup) {
+fn words(view: &View, error: &ApiError) -> (&'static str, Markup) {
     let status = error.status_code();
     let (title, words) = match error.code() {
         _ if matches!(error, ApiError::ExportRunning) => ("error-too-many", "error-export-running"),
@@ -98,7 +98,7 @@ pub fn view_only(view: &View) -> HttpResponse {
 }
 
 /// Copies the error's `Retry-After` and `Allow` headers to its page.
-pub fn with_headers(error: &ApiError, mut page: HttpResponse) -> HttpResponse {
+fn with_headers(error: &ApiError, mut page: HttpResponse) -> HttpResponse {
     let told = error.error_response();
     for name in [RETRY_AFTER, ALLOW] {
         if let Some(value) = told.headers().get(&name) {

@@ -55,6 +55,7 @@ pub fn refusal(view: &View, error: &ApiError) -> Markup {
         ApiError::TooManyRecoveries(_) => view.t("webhooks-recover-too-many"),
         ApiError::TooManyVersions(_) => view.t("agents-too-many-versions"),
         ApiError::ExportRunning => view.t("error-export-running"),
+        ApiError::VerificationRunning => view.t("console-verification-running"),
         ApiError::Validation(errors) => {
             return html! { ul { @for error in errors { li { (told(view, error)) } } } };
         }

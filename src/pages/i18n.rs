@@ -3,7 +3,11 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use fluent_bundle::{FluentArgs, FluentResource, FluentValue, concurrent::FluentBundle};
+use fluent_bundle::{
+    FluentArgs, FluentResource, FluentValue,
+    concurrent::FluentBundle,
+    types::{FluentNumber, FluentNumberOptions},
+};
 use unic_langid::LanguageIdentifier;
 
 use super::{format, lang::Lang};
@@ -47,9 +51,20 @@ fn in_indonesian<M>(value: &FluentValue<'_>, _: &M) -> Option<String> {
 fn written(lang: Lang, value: &FluentValue<'_>) -> Option<String> {
     match value {
         // Only whole numbers are ever passed in.
-        FluentValue::Number(number) => Some(format::number(lang, number.value as i64)),
+        FluentValue::Number(number) if number.options.use_grouping => {
+            Some(format::number(lang, number.value as i64))
+        }
         _ => None,
     }
+}
+
+/// A number that texts show without separators, as JSON has it.
+pub fn ungrouped(value: i64) -> FluentValue<'static> {
+    let options = FluentNumberOptions {
+        use_grouping: false,
+        ..FluentNumberOptions::default()
+    };
+    FluentNumber::new(value as f64, options).into()
 }
 
 /// The source texts of a language's messages.
@@ -94,6 +109,17 @@ impl Lang {
         }
         Some(text.into_owned())
     }
+
+    /// A duration in whole seconds, minutes or hours.
+    pub fn duration(self, ms: i64) -> String {
+        let seconds = ms.max(0) / 1_000;
+        let (id, count) = match seconds {
+            ..120 => ("console-seconds", seconds),
+            120..7_200 => ("console-minutes-short", seconds / 60),
+            _ => ("console-hours", seconds / 3_600),
+        };
+        self.tn(id, &[("count", ungrouped(count))])
+    }
 }
 
 #[cfg(test)]
@@ -115,6 +141,23 @@ mod tests {
         let said = |lang: Lang| lang.tn("home-minutes", &[("minutes", 1_234.into())]);
         assert!(said(Lang::En).contains("1,234"), "{}", said(Lang::En));
         assert!(said(Lang::Id).contains("1.234"), "{}", said(Lang::Id));
+        let plain = Lang::En.tn("home-minutes", &[("minutes", ungrouped(1_234))]);
+        assert_eq!(plain, "1234 minutes");
+    }
+
+    #[test]
+    fn durations_are_written_as_people_do() {
+        for (ms, english, indonesian) in [
+            (-1, "0 s", "0 dtk"),
+            (1_500, "1 s", "1 dtk"),
+            (119_999, "119 s", "119 dtk"),
+            (120_000, "2 min", "2 mnt"),
+            (7_200_000, "2 h", "2 jam"),
+            (7_200_000_000, "2000 h", "2000 jam"),
+        ] {
+            assert_eq!(Lang::En.duration(ms), english);
+            assert_eq!(Lang::Id.duration(ms), indonesian);
+        }
     }
 
     /// All messages of a language with their variables.
@@ -212,7 +255,7 @@ mod tests {
     fn every_message_is_asked_for() {
         let quoted = quoted_in_sources();
         // The console composes the ids of these messages.
-        let composed = [WORD, FIGURE, UNIT];
+        let composed = [WORD, FIGURE, UNIT, PROBLEM];
         let unused: Vec<String> = messages(Lang::En)
             .into_keys()
             .filter(|id| !composed.iter().any(|begin| id.starts_with(begin)))
@@ -224,6 +267,7 @@ mod tests {
     const WORD: &str = "console-word-";
     const FIGURE: &str = "console-figure-";
     const UNIT: &str = "console-unit-";
+    const PROBLEM: &str = "console-problem-";
 
     /// All messages whose id begins so, without that beginning, with their English texts.
     fn beginning(begin: &str) -> BTreeMap<String, String> {
@@ -262,6 +306,20 @@ mod tests {
             units.insert(unit.replace(' ', "-"), unit.to_owned());
         }
         assert_eq!((beginning(FIGURE), beginning(UNIT)), (labels, units));
+    }
+
+    /// Codes of problems are the string literals with an underscore.
+    #[test]
+    fn every_problem_of_the_overview_has_a_sentence_and_an_advice() {
+        let source = include_str!("../overview/judge.rs");
+        let literals = source.split('"').skip(1).step_by(2);
+        let codes = literals.filter(|text| text.contains('_'));
+        let ids: BTreeSet<String> = codes
+            .flat_map(|code| [code.to_owned(), format!("{code}-action")])
+            .collect();
+        assert!(ids.contains("ledger_differences"), "{ids:?}");
+        let texts: BTreeSet<String> = beginning(PROBLEM).into_keys().collect();
+        assert_eq!(texts, ids);
     }
 
     /// A string literal counts as a message id if it begins like one, with the name of a page or thing that has

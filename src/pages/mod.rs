@@ -16,7 +16,7 @@ pub mod faults;
 pub mod form;
 pub mod format;
 pub mod headers;
-mod i18n;
+pub mod i18n;
 pub mod lang;
 pub mod layout;
 pub mod lines;

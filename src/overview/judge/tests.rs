@@ -37,11 +37,30 @@ fn judged(sample: OverviewSample, troubles: CheckResults) -> Vec<Problem> {
         at: super::super::sample::tests::sample(10_000).at,
         ..sample
     };
-    judge(&JudgeInput {
+    let problems = judge(&JudgeInput {
         window: ring.window(&sample),
         sample: &sample,
         troubles,
-    })
+    });
+    problems.iter().for_each(assert_has_texts);
+    problems
+}
+
+/// Checks that a problem's texts are whole sentences in every language.
+#[track_caller]
+fn assert_has_texts(problem: &Problem) {
+    for lang in Lang::ALL {
+        for text in [problem.summary(*lang), problem.action(*lang)] {
+            let is_whole = text.ends_with('.') && !text.contains('{');
+            assert!(is_whole, "{}: {text}", problem.code);
+        }
+    }
+    assert_ne!(problem.summary(Lang::En), problem.summary(Lang::Id));
+    assert_ne!(problem.action(Lang::En), problem.action(Lang::Id));
+}
+
+fn summary(problem: &Problem) -> String {
+    problem.summary(Lang::En)
 }
 
 #[test]
@@ -79,27 +98,27 @@ fn slow(us: u64) -> dikala_actors::runtime::histogram::Distribution {
 
 #[rstest]
 #[case::panic(OverviewSample { actors: vec![ActorSample { panicked_ms: Some(4_000), ..actor("credit_ledger", 0) }], ..sample(0) },
-    Severity::Critical, "actor_restarted", "credit_ledger", "panicked 4 s ago")]
+    Severity::Critical, "actor_restarted", "credit_ledger", "An actor panicked 4 s ago and was restarted: credit_ledger.")]
 #[case::full(OverviewSample { actors: vec![actor("call_registry", 4_096)], ..sample(0) },
-    Severity::Critical, "mailbox_full", "call_registry", "4096 messages wait")]
+    Severity::Critical, "mailbox_full", "call_registry", "The mailbox of call_registry is full: 4096 messages wait, and senders wait or are refused.")]
 #[case::backlog(OverviewSample { actors: vec![actor("call_registry", 101)], ..sample(0) },
-    Severity::Warning, "mailbox_backlog", "call_registry", "101 messages wait for call_registry")]
+    Severity::Warning, "mailbox_backlog", "call_registry", "101 messages wait for call_registry.")]
 #[case::lost(OverviewSample { actors: vec![ActorSample { lost: 25, ..actor("call", 0) }], ..sample(0) },
-    Severity::Warning, "messages_lost", "call", "2.5 messages a second")]
+    Severity::Warning, "messages_lost", "call", "2.5 messages a second to call are lost: senders gave up waiting.")]
 #[case::blocked(OverviewSample { loops: vec![("calls-1".to_owned(), 2_300)], ..sample(0) },
-    Severity::Critical, "event_loop_blocked", "calls-1", "blocked for 2 s")]
-#[case::books(OverviewSample { differences: 1, ..sample(0) }, Severity::Critical, "ledger_differences", "", "in 1 place.")]
-#[case::clock_ahead(OverviewSample { clock_off_ms: 1_800_000, ..sample(0) }, Severity::Warning, "clock_off", "", "30 min ahead of")]
-#[case::clock_behind(OverviewSample { clock_off_ms: -7_000, ..sample(0) }, Severity::Warning, "clock_off", "", "7 s behind")]
-#[case::database_ahead(OverviewSample { database_off_ms: 300_000, ..sample(0) }, Severity::Warning, "database_clock_off", "", "database's clock is 5 min ahead of")]
+    Severity::Critical, "event_loop_blocked", "calls-1", "The event loop of the thread calls-1 was blocked for 2 s.")]
+#[case::books(OverviewSample { differences: 1, ..sample(0) }, Severity::Critical, "ledger_differences", "", "The books do not add up in 1 place.")]
+#[case::clock_ahead(OverviewSample { clock_off_ms: 1_800_000, ..sample(0) }, Severity::Warning, "clock_off", "", "This machine's clock is 30 min ahead of the service's clock.")]
+#[case::clock_behind(OverviewSample { clock_off_ms: -7_000, ..sample(0) }, Severity::Warning, "clock_off", "", "This machine's clock is 7 s behind the service's clock.")]
+#[case::database_ahead(OverviewSample { database_off_ms: 300_000, ..sample(0) }, Severity::Warning, "database_clock_off", "", "The database's clock is 5 min ahead of the service's clock.")]
 #[case::acknowledgements(OverviewSample { acknowledged: slow(2_000_000), ..sample(0) },
-    Severity::Critical, "acknowledgements_slow", "", "Bridges wait 2 s")]
-#[case::commits(OverviewSample { committed: slow(900_000), ..sample(0) }, Severity::Warning, "commits_slow", "", "take 1 s")]
-#[case::requests(OverviewSample { requests: 100, failed_requests: 30, ..sample(0) }, Severity::Critical, "requests_fail", "", "30 %")]
-#[case::bridges(OverviewSample { bridge_seen_ms: Some(180_000), ..sample(0) }, Severity::Critical, "bridges_gone", "", "3 min ago")]
-#[case::late(OverviewSample { due_ms: 130_000, ..sample(0) }, Severity::Warning, "deliveries_late", "", "due for 2 min")]
-#[case::own_faults(OverviewSample { own_faults: 3, ..sample(0) }, Severity::Warning, "deliveries_not_made", "", "3 attempts")]
-#[case::sealed(OverviewSample { sealed: 1, ..sample(0) }, Severity::Warning, "secrets_sealed", "", "1 webhook does not open")]
+    Severity::Critical, "acknowledgements_slow", "", "Bridges wait 2 s for replies about calls.")]
+#[case::commits(OverviewSample { committed: slow(900_000), ..sample(0) }, Severity::Warning, "commits_slow", "", "Commits of the ledger take 1 s.")]
+#[case::requests(OverviewSample { requests: 100, failed_requests: 30, ..sample(0) }, Severity::Critical, "requests_fail", "", "30 % of all requests fail.")]
+#[case::bridges(OverviewSample { bridge_seen_ms: Some(180_000), ..sample(0) }, Severity::Critical, "bridges_gone", "", "No bridge is connected; the last sign of life was 3 min ago.")]
+#[case::late(OverviewSample { due_ms: 130_000, ..sample(0) }, Severity::Warning, "deliveries_late", "", "A delivery has been due for 2 min although its endpoint is not failing.")]
+#[case::own_faults(OverviewSample { own_faults: 3, ..sample(0) }, Severity::Warning, "deliveries_not_made", "", "3 attempts of deliveries could not be made by this service.")]
+#[case::sealed(OverviewSample { sealed: 1, ..sample(0) }, Severity::Warning, "secrets_sealed", "", "The secret of 1 webhook does not open with secrets.key.")]
 fn what_is_counted(
     #[case] sample: OverviewSample,
     #[case] severity: Severity,
@@ -113,20 +132,19 @@ fn what_is_counted(
     };
     assert_eq!((problem.severity, problem.code), (severity, code));
     assert_eq!(problem.target.as_deref().unwrap_or_default(), target);
-    assert!(problem.summary.contains(words), "{}", problem.summary);
-    assert!(problem.action.ends_with('.'), "{}", problem.action);
+    assert_eq!(summary(problem), words);
 }
 
 #[rstest]
 #[case::failing(CheckResults { missed: vec![FailingWebhook { webhook: webhook(), tenant: tenant(),
         failing_since: Some(Millis::from_i64(1_800_000_000_000)) }], ..CheckResults::default() },
-    "webhook_failing", "of Kopi Senja has been failing since 2027-01-15")]
+    "webhook_failing", "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja has been failing since 2027-01-15 08:00:00 UTC.")]
 #[case::disabled(CheckResults { missed: vec![FailingWebhook { webhook: webhook(), tenant: tenant(), failing_since: None }], ..CheckResults::default() },
-    "webhook_disabled", "of Kopi Senja was disabled")]
+    "webhook_disabled", "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja was disabled because it kept failing.")]
 #[case::hanging(CheckResults { hanging: vec![HangingWebhook { webhook: webhook(), tenant: tenant() }], ..CheckResults::default() },
-    "endpoint_hangs", "An endpoint of Kopi Senja does not answer")]
+    "endpoint_hangs", "An endpoint of Kopi Senja does not answer: webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6.")]
 #[case::flood(CheckResults { flooding: vec![(tenant(), 312)], ..CheckResults::default() },
-    "tenant_floods", "Kopi Senja exceeds its rate limit: 312 requests")]
+    "tenant_floods", "Kopi Senja exceeds its rate limit: 312 requests were refused within a minute.")]
 fn who_is_affected(#[case] troubles: CheckResults, #[case] code: &str, #[case] words: &str) {
     for name in ["Kopi Senja", ""] {
         let names = (!name.is_empty()).then(|| (tenant(), name.to_owned()));
@@ -143,7 +161,7 @@ fn who_is_affected(#[case] troubles: CheckResults, #[case] code: &str, #[case] w
             "" => words.replace("Kopi Senja", &tenant().to_string()),
             _ => words.to_owned(),
         };
-        assert!(problem.summary.contains(&words), "{}", problem.summary);
+        assert_eq!(summary(problem), words);
     }
 }
 
@@ -189,13 +207,16 @@ fn the_worst_comes_first_and_says_what_readiness_says() {
         ..sample(0)
     };
     let problems = judged(late, troubles);
-    let told: Vec<(&str, &str)> = problems
+    let told: Vec<(&str, String)> = problems
         .iter()
-        .map(|problem| (problem.code, problem.summary.as_str()))
+        .map(|problem| (problem.code, summary(problem)))
         .collect();
-    assert_eq!(told[0], ("not_ready", "The database takes no writes."));
     assert_eq!(
-        problems[0].action,
+        told[0],
+        ("not_ready", "The database takes no writes.".to_owned())
+    );
+    assert_eq!(
+        problems[0].action(Lang::En),
         "Check whether its disk is full, or whether it is read-only."
     );
     assert_eq!(problems[0].target.as_deref(), Some("store"));
@@ -203,21 +224,35 @@ fn the_worst_comes_first_and_says_what_readiness_says() {
         told[1].1,
         "The actor that books minutes (credit_ledger) does not answer."
     );
-    assert!(problems[1].action.contains("restart"));
+    assert!(problems[1].action(Lang::En).contains("restart"));
     let codes: Vec<&str> = told.iter().map(|(code, _)| *code).collect();
     assert_eq!(codes[2..], ["disk_low", "deliveries_late", "tenant_floods"]);
 }
 
+/// The names of the checks are lines of their own in their source.
 #[test]
-fn durations_are_said_as_people_do() {
-    for (ms, said) in [
-        (-5, "0 ms"),
-        (999, "999 ms"),
-        (1_500, "1 s"),
-        (119_999, "119 s"),
-        (120_000, "2 min"),
-        (7_200_000, "2 h"),
-    ] {
-        assert_eq!(duration(ms), said);
+fn every_readiness_check_has_words_in_every_language() {
+    let lines = include_str!("../../operator/health.rs").lines();
+    let names = lines.filter_map(|line| {
+        let name = line.trim().strip_prefix('"')?.strip_suffix("\",")?;
+        name.bytes()
+            .all(|it| it.is_ascii_alphabetic())
+            .then_some(name)
+    });
+    let words = "It fails: see the log.";
+    let unready: Vec<_> = names.map(|name| (name, words)).collect();
+    assert!(unready.contains(&("lease", words)), "{unready:?}");
+    let troubles = CheckResults {
+        unready,
+        ..CheckResults::default()
+    };
+    for problem in judged(sample(0), troubles) {
+        assert_eq!(summary(&problem), "It fails.");
+        assert_eq!(problem.action(Lang::En), "See the log.");
+        let told = (problem.summary(Lang::Id), problem.action(Lang::Id));
+        assert!(
+            told.0 != "It fails." && told.1 != "See the log.",
+            "{problem:?}"
+        );
     }
 }

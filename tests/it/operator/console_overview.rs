@@ -168,6 +168,11 @@ async fn a_failing_webhook_is_told_with_its_tenant_and_goes_when_it_works(
     let page = browser.open("/").await;
     page.assert_shows(told["summary"].as_str().unwrap());
     page.assert_shows(told["action"].as_str().unwrap());
+    let indonesian = browser.with("accept-language", "id");
+    let page = indonesian.open("/").await;
+    page.assert_shows(&format!("Webhook {webhook} milik {name} gagal terus sejak"));
+    page.assert_shows("Peristiwa tidak sampai ke tenant");
+    assert!(!page.html.contains("lang=\"en\""), "{}", page.html);
 
     tenant.api.delete(&format!("/webhooks/{webhook}")).await;
     eventually("all is well", async || {

@@ -198,6 +198,71 @@ console-unit-percent = percent
 console-unit-ms = ms
 console-unit-s = s
 
+# Problems and their advice, also in the answers of the operators' API. A node that is not ready shows the words of its readiness check.
+console-problem-not_ready = { $target ->
+   *[other] { $summary }
+}
+console-problem-not_ready-action = { $target ->
+   *[other] { $action }
+}
+console-problem-ledger_differences = The books do not add up in { $count ->
+    [one] 1 place
+   *[other] { $count } places
+}.
+console-problem-ledger_differences-action = Run `dikala ledger verify`; sell no credit to the tenants that it names until the cause is known.
+console-problem-clock_off = This machine's clock is { $time } { $way ->
+    [ahead] ahead of
+   *[behind] behind
+} the service's clock.
+console-problem-clock_off-action = Bills and deadlines are not affected; signatures of webhooks use the machine's clock. Correct it (NTP). If the service's clock is the wrong one, stop all nodes in a quiet moment, then start them.
+console-problem-database_clock_off = The database's clock is { $time } { $way ->
+    [ahead] ahead of
+   *[behind] behind
+} the service's clock.
+console-problem-database_clock_off-action = Bills and deadlines are not affected: all nodes keep their common time. Correct the clock of the database's machine (NTP). If the service's clock is the wrong one, stop all nodes in a quiet moment, then start them.
+console-problem-actor_restarted = An actor panicked { $time } ago and was restarted: { $target }.
+console-problem-actor_restarted-action = It was restarted, but it is a bug: find `an actor panicked` in the log and report it.
+console-problem-event_loop_blocked = The event loop of the thread { $target } was blocked for { $time }.
+console-problem-event_loop_blocked-action = See whether the machine lacks processor time. If only one thread is late, report it with the log.
+console-problem-mailbox_full = The mailbox of { $target } is full: { $count } messages wait, and senders wait or are refused.
+console-problem-mailbox_full-action = { console-problem-mailbox_backlog-action }
+console-problem-mailbox_backlog = { $count } messages wait for { $target }.
+console-problem-mailbox_backlog-action = See on the page of its type which message takes long, and whether its thread or the database is slow.
+console-problem-messages_lost = { $rate } messages a second to { $target } are lost: senders gave up waiting.
+console-problem-messages_lost-action = { console-problem-mailbox_backlog-action }
+console-problem-acknowledgements_slow = Bridges wait { $time } for replies about calls.
+console-problem-acknowledgements_slow-action = Callers hear silence. See whether commits are slow, a thread is blocked, or the processor is busy.
+console-problem-commits_slow = Commits of the ledger take { $time }.
+console-problem-commits_slow-action = Check the database's disk, and which other programs write to it.
+console-problem-requests_fail = { $share } % of all requests fail.
+console-problem-requests_fail-action = See under HTTP which routes fail and with which status; 503 usually means that the database is away.
+console-problem-bridges_gone = No bridge is connected; the last sign of life was { $time } ago.
+console-problem-bridges_gone-action = No calls arrive over sockets. Check the bridges and the network to them.
+console-problem-disk_low = The disk of the database has { $free } MiB left.
+console-problem-disk_low-action = Free space, or move the database to a larger disk. On a full disk no call is accepted.
+console-problem-deliveries_late = A delivery has been due for { $time } although its endpoint is not failing.
+console-problem-deliveries_late-action = See whether attempts are made, and whether their outcomes can be stored.
+console-problem-deliveries_not_made = { $count ->
+    [one] 1 attempt
+   *[other] { $count } attempts
+} of deliveries could not be made by this service.
+console-problem-deliveries_not_made-action = They are repeated. See whether the process has reached its limit of open files (`process_open_fds`).
+console-problem-secrets_sealed = The secret of { $count ->
+    [one] 1 webhook
+   *[other] { $count } webhooks
+} does not open with secrets.key.
+console-problem-secrets_sealed-action = Start the service with the key that sealed them; `dikala check` names these webhooks.
+console-problem-endpoint_hangs = An endpoint of { $tenant } does not answer: webhook { $target }.
+console-problem-endpoint_hangs-action = Attempts are repeated, and other webhooks are not affected. Tell the tenant if it lasts.
+console-problem-webhook_failing = The webhook { $target } of { $tenant } has been failing since { $since }.
+console-problem-webhook_failing-action = The tenant misses events: see the last answer under Webhooks, and tell the tenant. Recover resends failed deliveries.
+console-problem-webhook_disabled = The webhook { $target } of { $tenant } was disabled because it kept failing.
+console-problem-webhook_disabled-action = The tenant gets no events: tell the tenant to repair the server and enable the webhook. Then recover resends failed deliveries.
+console-problem-more_webhooks = More webhooks than those listed fail or were disabled.
+console-problem-more_webhooks-action = Check this machine's network (DNS, firewall, certificates). Webhooks lists all of them.
+console-problem-tenant_floods = { $tenant } exceeds its rate limit: { $count } requests were refused within a minute.
+console-problem-tenant_floods-action = The limit works and others are served. Tell the tenant, or raise its rateLimit.
+
 ## Actors
 
 console-event-loops = Event loops
@@ -352,6 +417,7 @@ console-first-differences = The first { $count }; `GET /operator/v1/ledger` has 
 console-verify-tenant-hint = Leave empty to check all tenants.
 console-verify-words = Recomputes every balance from its transactions and reservations. With many tenants it may take minutes.
 console-verify = Verify
+console-verification-running = The ledger is being verified already; wait for that.
 console-no-open-reservations = None: no call is active.
 console-one-right = The books of this tenant are right: { $count } transactions.
 console-one-difference = One difference in the books of this tenant: { $first }

@@ -198,6 +198,78 @@ console-unit-percent = persen
 console-unit-ms = ms
 console-unit-s = dtk
 
+# Masalah dan sarannya. Node yang tidak siap punya satu teks untuk setiap pemeriksaan kesiapan.
+console-problem-not_ready = { $target ->
+    [store] Basis data tidak menjawab, atau tidak menerima penulisan.
+    [callRegistry] Aktor yang mengawasi panggilan (call_registry) tidak menjawab.
+    [creditLedger] Aktor yang membukukan menit (credit_ledger) tidak menjawab.
+    [webhookDispatcher] Aktor yang mengirim webhook (webhook_dispatcher) tidak menjawab.
+    [lease] Lease node ini hilang.
+    [durability] Bila PostgreSQL mati mendadak, commit yang sudah dikonfirmasi hilang.
+    [schema] Skema basis data terlalu baru untuk versi ini.
+    [running] Layanan sedang berhenti.
+   *[other] { $summary }
+}
+console-problem-not_ready-action = { $target ->
+    [store] Periksa apakah basis data berjalan dan dapat dihubungi, apakah disknya penuh, dan apakah basis data hanya dapat dibaca.
+    [callRegistry] Simpan log, lalu mulai ulang node ini; yang sudah dikonfirmasi tidak hilang.
+    [creditLedger] Simpan log, lalu mulai ulang node ini; yang sudah dikonfirmasi tidak hilang.
+    [webhookDispatcher] Simpan log, lalu mulai ulang node ini; yang sudah dikonfirmasi tidak hilang.
+    [lease] Basis data tidak memperpanjangnya tepat waktu, dan node lain mungkin sudah mengambil alih panggilannya. Node pulih sendiri begitu basis data menjawab.
+    [durability] Nyalakan fsync, full_page_writes, dan synchronous_commit; `dikala check` menyebutkan yang mati.
+    [schema] Node menyerahkan panggilannya lalu berhenti; pasang versi yang lebih baru.
+    [running] Node ini tidak menerima panggilan baru.
+   *[other] { $action }
+}
+console-problem-ledger_differences = Pembukuan tidak cocok di { $count } tempat.
+console-problem-ledger_differences-action = Jalankan `dikala ledger verify`; jangan jual menit kepada tenant yang disebutnya sampai sebabnya diketahui.
+console-problem-clock_off = Jam mesin ini { $time } { $way ->
+    [ahead] lebih cepat
+   *[behind] lebih lambat
+} daripada jam layanan.
+console-problem-clock_off-action = Tagihan dan tenggat tidak terpengaruh; tanda tangan webhook memakai jam mesin. Betulkan jam itu (NTP). Bila jam layanan yang salah, hentikan semua node pada saat sepi, lalu jalankan lagi.
+console-problem-database_clock_off = Jam basis data { $time } { $way ->
+    [ahead] lebih cepat
+   *[behind] lebih lambat
+} daripada jam layanan.
+console-problem-database_clock_off-action = Tagihan dan tenggat tidak terpengaruh: semua node tetap memakai waktu bersama. Betulkan jam mesin basis data (NTP). Bila jam layanan yang salah, hentikan semua node pada saat sepi, lalu jalankan lagi.
+console-problem-actor_restarted = Sebuah aktor mengalami panic { $time } lalu dan sudah dimulai ulang: { $target }.
+console-problem-actor_restarted-action = Aktor itu sudah dimulai ulang, tetapi ini bug: cari `an actor panicked` di log dan laporkan.
+console-problem-event_loop_blocked = Event loop pada thread { $target } terhambat selama { $time }.
+console-problem-event_loop_blocked-action = Periksa apakah mesin kekurangan waktu prosesor. Bila hanya satu thread yang terlambat, laporkan beserta lognya.
+console-problem-mailbox_full = Kotak pesan { $target } penuh: { $count } pesan menunggu, dan pengirim menunggu atau ditolak.
+console-problem-mailbox_full-action = { console-problem-mailbox_backlog-action }
+console-problem-mailbox_backlog = { $count } pesan untuk { $target } menunggu.
+console-problem-mailbox_backlog-action = Lihat di halaman jenis aktor itu pesan mana yang lama dikerjakan, dan apakah thread atau basis datanya lambat.
+console-problem-messages_lost = { $rate } pesan per detik ke { $target } hilang: pengirim berhenti menunggu.
+console-problem-messages_lost-action = { console-problem-mailbox_backlog-action }
+console-problem-acknowledgements_slow = Jembatan telepon menunggu { $time } untuk balasan tentang panggilan.
+console-problem-acknowledgements_slow-action = Penelepon tidak mendengar apa-apa. Periksa apakah commit lambat, thread terhambat, atau prosesor sibuk.
+console-problem-commits_slow = Commit buku besar memakan waktu { $time }.
+console-problem-commits_slow-action = Periksa disk basis data, dan program lain yang menulis ke sana.
+console-problem-requests_fail = { $share } % dari semua permintaan gagal.
+console-problem-requests_fail-action = Lihat di halaman HTTP rute mana yang gagal dan dengan status apa; 503 biasanya berarti basis data tidak dapat dihubungi.
+console-problem-bridges_gone = Tidak ada jembatan telepon yang tersambung; tanda hidup terakhir { $time } lalu.
+console-problem-bridges_gone-action = Tidak ada panggilan yang masuk lewat soket. Periksa jembatan telepon dan jaringan ke sana.
+console-problem-disk_low = Sisa ruang di disk basis data { $free } MiB.
+console-problem-disk_low-action = Kosongkan ruang, atau pindahkan basis data ke disk yang lebih besar. Bila disk penuh, tidak ada panggilan yang diterima.
+console-problem-deliveries_late = Sebuah pengiriman sudah tertunda selama { $time } walaupun endpoint-nya tidak gagal.
+console-problem-deliveries_late-action = Periksa apakah percobaan dilakukan, dan apakah hasilnya dapat disimpan.
+console-problem-deliveries_not_made = { $count } percobaan pengiriman tidak dapat dilakukan oleh layanan ini.
+console-problem-deliveries_not_made-action = Percobaan itu diulang. Periksa apakah proses ini sudah mencapai batas berkas terbuka (`process_open_fds`).
+console-problem-secrets_sealed = Rahasia { $count } webhook tidak dapat dibuka dengan secrets.key.
+console-problem-secrets_sealed-action = Mulai layanan dengan kunci yang menyegelnya; `dikala check` menyebutkan webhook itu.
+console-problem-endpoint_hangs = Endpoint milik { $tenant } tidak menjawab: webhook { $target }.
+console-problem-endpoint_hangs-action = Percobaan diulang, dan webhook lain tidak terpengaruh. Beri tahu tenant bila ini berlanjut.
+console-problem-webhook_failing = Webhook { $target } milik { $tenant } gagal terus sejak { $since }.
+console-problem-webhook_failing-action = Peristiwa tidak sampai ke tenant: lihat jawaban terakhir di halaman Webhook, lalu beri tahu tenant. Pengiriman yang gagal dapat dikirim ulang di sana.
+console-problem-webhook_disabled = Webhook { $target } milik { $tenant } dinonaktifkan karena terus gagal.
+console-problem-webhook_disabled-action = Tenant tidak menerima peristiwa: minta tenant memperbaiki server dan mengaktifkan webhook. Setelah itu pengiriman yang gagal dapat dikirim ulang.
+console-problem-more_webhooks = Masih ada webhook lain yang gagal atau dinonaktifkan selain yang tercantum.
+console-problem-more_webhooks-action = Periksa jaringan mesin ini (DNS, firewall, sertifikat). Halaman Webhook mencantumkan semuanya.
+console-problem-tenant_floods = { $tenant } melampaui batas lajunya: { $count } permintaan ditolak dalam semenit.
+console-problem-tenant_floods-action = Batas itu bekerja, dan yang lain tetap dilayani. Beri tahu tenant, atau naikkan rateLimit-nya.
+
 ## Aktor
 
 console-event-loops = Event loop
@@ -352,6 +424,7 @@ console-first-differences = { $count } yang pertama; semuanya ada di `GET /opera
 console-verify-tenant-hint = Kosongkan untuk memeriksa semua tenant.
 console-verify-words = Menghitung ulang setiap saldo dari transaksi dan cadangannya. Dengan banyak tenant ini dapat memakan beberapa menit.
 console-verify = Periksa
+console-verification-running = Buku besar sedang diperiksa; tunggu sampai selesai.
 console-no-open-reservations = Tidak ada: tidak ada panggilan aktif.
 console-one-right = Pembukuan tenant ini benar: { $count } transaksi.
 console-one-difference = Satu selisih dalam pembukuan tenant ini: { $first }
