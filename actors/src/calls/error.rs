@@ -23,7 +23,8 @@ pub enum CallError {
     Moved,
     #[error("overloaded; nothing happened, try again")]
     Busy,
-    #[error("the database is unavailable; nothing happened, try again")]
+    /// A lost commit may have happened. A repeat finds what it wrote.
+    #[error("the database is unavailable; a repeat is safe")]
     Unavailable,
 }
 
