@@ -168,6 +168,7 @@ async fn every_scenario_is_measured_on_postgres_which_it_starts_by_itself() {
     let of_postgres = [
         "away_ack_p50",
         "away_lifecycles_512",
+        "wal_per_call",
         "nodes_1",
         "nodes_2",
         "nodes_one_tenant_1",

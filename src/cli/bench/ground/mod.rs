@@ -6,6 +6,7 @@ pub mod proxy;
 pub mod receiver;
 pub mod server;
 pub mod thread;
+pub mod wal;
 
 use std::{cell::Cell, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 

@@ -9,13 +9,15 @@ use super::{SOCKETS, ScenarioResult};
 use crate::cli::bench::{
     Result,
     bridge::{Acknowledgement, BenchBridge},
+    failed,
     figure::{BenchFigure, Durations, Goal, per_second},
     ground::{
         BenchEnvironment, Tenants,
         receiver::{WebhookSink, post, post_paced},
         thread::on_thread,
+        wal,
     },
-    limits::rows::Rows,
+    limits::{self, rows::Rows},
     progress::BenchProgress,
 };
 
@@ -34,6 +36,8 @@ const ALL: &[EventKind] = &[
     EventKind::CallTranscript,
     EventKind::CallEnded,
 ];
+/// Limit of the log of a call on PostgreSQL, in bytes.
+const WAL_PER_CALL: f64 = 8_192.0;
 /// Events per second of the steady load.
 const RATE: u32 = 100;
 /// Longest gap between arrivals before the scenario stops waiting.
@@ -52,13 +56,16 @@ pub async fn calls(ground: &BenchEnvironment, progress: &BenchProgress) -> Resul
     let line = place.line(server.http);
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
     let (watching, watched) = (receiver.clone(), server.gauge);
-    let (mut tally, took, batch, came) = on_thread(move || async move {
+    let database = place.setup.database.clone();
+    let (mut tally, took, batch, came, log) = on_thread(move || async move {
+        let database = limits::connection(&database).await.map_err(failed)?;
         let mut bridge = BenchBridge::connect(&line, SOCKETS).await?;
         let (warm, _) = bridge.calls(AT_ONCE, warm_up).await?;
         watching
             .wait(warm.calls * THREE.len() as u64, PATIENCE)
             .await;
         watching.forget();
+        let log = wal::written(&database).await.map_err(failed)?;
         let (before, began) = (watched.batches()?, Instant::now());
         let (tally, _) = bridge.calls(AT_ONCE, time).await?;
         let batch = watched.batches()?.mean_since(before);
@@ -66,7 +73,10 @@ pub async fn calls(ground: &BenchEnvironment, progress: &BenchProgress) -> Resul
             .wait(tally.calls * THREE.len() as u64, PATIENCE)
             .await;
         let took = last.unwrap_or_else(Instant::now) - began;
-        Ok((tally, took, batch, came))
+        let written = wal::written(&database).await.map_err(failed)?;
+        let log = written.zip(log).map(|(after, before)| after - before);
+        database.close().await.map_err(failed)?;
+        Ok((tally, took, batch, came, log))
     })
     .await?;
     tally.faults.missing += (tally.calls * THREE.len() as u64).saturating_sub(came);
@@ -83,6 +93,11 @@ pub async fn calls(ground: &BenchEnvironment, progress: &BenchProgress) -> Resul
     found.add(figure.with(&tally.times), progress);
     let delivered = BenchFigure::new("deliveries", rate * THREE.len() as f64, "webhooks/s");
     found.add(delivered.beside(posts), progress);
+    if let Some(log) = log {
+        let per_call = log as f64 / tally.calls.max(1) as f64;
+        let figure = BenchFigure::new("wal_per_call", per_call, "bytes");
+        found.add(figure.reaching(Goal::Most(WAL_PER_CALL)), progress);
+    }
     found.faults.add(&tally.faults);
     Ok(found)
 }
