@@ -9,6 +9,7 @@ use std::{
 use actix_web::rt;
 use awc::http::Method;
 use dikala_testkit::within;
+use sea_orm::{ConnectionTrait, Database, TransactionTrait};
 
 use crate::support::{
     link::{LostPart, linked},
@@ -248,4 +249,54 @@ async fn a_call_whose_commits_are_not_answered_is_taken_and_billed_once(
     assert_eq!(kinds, ["call.started", "call.answered", "call.ended"]);
     assert_eq!(world.tenant.calls().await.len(), 1);
     world.assert_ledger_is_exact();
+}
+
+/// The service cannot find out in time that the transcript was committed, so its bridge sends it again.
+#[actix_web::test]
+async fn a_transcript_that_was_committed_and_refused_is_announced_once() {
+    let Some((world, link)) = linked(WorldSetup::new()).await else {
+        return;
+    };
+    let bridge = world.tenant.bridge(Socket).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    let turns = json!([{"role": "caller", "text": "Halo"}]);
+    let summary = "A greeting.";
+    let transcript = json!({"callId": call, "summary": summary, "turns": turns});
+    let url = &world.server.installation.store.url;
+    let connection = Database::connect(url).await.unwrap();
+    link.lose_statement(summary, LostPart::Answer);
+    let mut refused = bridge.begin(&bridge.message("call.transcript", transcript.clone()));
+    // The next tries wait for the lock, until the service gives up.
+    let written =
+        format!("SELECT id FROM events WHERE call_id = '{call}' AND kind = 'call.transcript'");
+    eventually("the commit", async || {
+        let rows = world.server.installation.store.rows::<1>(&written).await;
+        (!rows.is_empty()).then_some(())
+    })
+    .await;
+    let holder = connection.begin().await.unwrap();
+    let lock = format!("SELECT 1 FROM calls WHERE id = '{call}' FOR UPDATE");
+    holder.execute_unprepared(&lock).await.unwrap();
+    let reply = refused.arrives().await.unwrap();
+    assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
+    holder.rollback().await.unwrap();
+    connection.close().await.unwrap();
+    for (kind, fields) in [
+        ("call.transcript", transcript),
+        ("call.hangup", json!({"callId": call})),
+    ] {
+        eventually(kind, async || {
+            let reply = bridge.ask(kind, fields.clone()).await;
+            (reply["ok"] == true).then_some(())
+        })
+        .await;
+    }
+    let kinds = world.kinds(&call, "call.ended").await;
+    let once = [
+        "call.started",
+        "call.answered",
+        "call.transcript",
+        "call.ended",
+    ];
+    assert_eq!(kinds, once);
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{CallStatus, Millis, call, credit_hold, transcript};
+use dikala_entities::{CallStatus, EventId, Millis, call, credit_hold, transcript};
 use dikala_protocol::CommandKind;
 use sea_orm::EntityTrait;
 
@@ -33,8 +33,18 @@ pub(super) struct OwnedCall {
     pub(super) state: MachineState,
     /// False once the call has another owner.
     pub(super) ours: bool,
+    /// The transcript whose commit was not answered, until one is.
+    pub(super) open_transcript: Option<OpenTranscript>,
     /// Its share in the count of active calls.
     pub(super) active: ActiveCallGuard,
+}
+
+/// A transcript that may have been stored and announced.
+#[derive(Debug)]
+pub(super) struct OpenTranscript {
+    pub(super) summary: String,
+    pub(super) turns: String,
+    pub(super) event: EventId,
 }
 
 impl OwnedCall {
@@ -51,6 +61,7 @@ impl OwnedCall {
             row,
             state,
             ours: true,
+            open_transcript: None,
         }
     }
 

@@ -33,8 +33,7 @@ struct State {
     frozen: AtomicUsize,
     /// All connections are silent.
     dark: AtomicBool,
-    /// Loses a part of the next transaction that contains this text.
-    to_lose: Mutex<Option<(String, LostPart)>>,
+    to_lose: Mutex<Option<WantedLoss>>,
     /// Number of connections that fell silent at a commit.
     lost: AtomicUsize,
     /// Number of `ReadyForQuery` messages, one per round trip of a client.
@@ -52,6 +51,15 @@ pub enum LostPart {
     Commit,
     /// The commit happens, but its answer is lost.
     Answer,
+}
+
+/// Loses a part of the next transaction that contains a text.
+#[derive(Debug, PartialEq, Eq)]
+struct WantedLoss {
+    text: String,
+    lost: LostPart,
+    /// A single statement is the transaction.
+    is_statement: bool,
 }
 
 #[derive(Debug)]
@@ -125,30 +133,33 @@ impl Rounds {
 struct Watch {
     /// The end of the previous data: a text may arrive in two pieces.
     before: Vec<u8>,
+    /// True between `BEGIN` and `COMMIT` or `ROLLBACK`.
+    is_in_transaction: bool,
     /// True if the current transaction contains the text.
     is_meant: bool,
 }
 
 impl Watch {
     /// Returns the part to lose if the data contain the commit in question.
-    fn sees(
-        &mut self,
-        sent: &[u8],
-        to_lose: &Mutex<Option<(String, LostPart)>>,
-    ) -> Option<LostPart> {
-        let mut to_lose = to_lose.lock().unwrap();
-        let (text, lost) = to_lose.as_ref()?;
-        let has = |before: usize, text: &[u8]| {
-            let before = &self.before[self.before.len().saturating_sub(before)..];
+    fn sees(&mut self, sent: &[u8], to_lose: &Mutex<Option<WantedLoss>>) -> Option<LostPart> {
+        let has = |text: &[u8]| {
+            let before = &self.before[self.before.len().saturating_sub(text.len() - 1)..];
             let all = [before, sent].concat();
             all.windows(text.len()).any(|window| window == text)
         };
-        let [begins, commits] = [&b"BEGIN"[..], b"COMMIT\0"].map(|sql| has(sql.len() - 1, sql));
-        self.is_meant = !begins && self.is_meant || has(text.len() - 1, text.as_bytes());
+        let [begins, commits, rolls_back] = [&b"BEGIN"[..], b"COMMIT\0", b"ROLLBACK\0"].map(has);
+        let mut to_lose = to_lose.lock().unwrap();
+        let has_text = to_lose
+            .as_ref()
+            .is_some_and(|loss| has(loss.text.as_bytes()));
+        self.is_in_transaction = (self.is_in_transaction || begins) && !commits && !rolls_back;
+        self.is_meant = !begins && self.is_meant || has_text;
         self.before = sent.to_vec();
-        let lost = (self.is_meant && commits).then_some(*lost)?;
-        *to_lose = None;
-        Some(lost)
+        let is_lost = |loss: &mut WantedLoss| match loss.is_statement {
+            true => has_text && !self.is_in_transaction && !commits,
+            false => self.is_meant && commits,
+        };
+        to_lose.take_if(is_lost).map(|loss| loss.lost)
     }
 }
 
@@ -226,12 +237,22 @@ impl DatabaseLink {
 
     /// Loses the commit, or its answer, of the next transaction with this text, and silences the connection.
     pub fn lose(&self, text: &str, lost: LostPart) {
-        let before = self
-            .state
-            .to_lose
-            .lock()
-            .unwrap()
-            .replace((text.to_owned(), lost));
+        self.want(text, lost, false);
+    }
+
+    /// Loses the next statement outside of a transaction with this text, or its answer, and silences the connection. No read
+    /// may contain the text.
+    pub fn lose_statement(&self, text: &str, lost: LostPart) {
+        self.want(text, lost, true);
+    }
+
+    fn want(&self, text: &str, lost: LostPart, is_statement: bool) {
+        let wanted = WantedLoss {
+            text: text.to_owned(),
+            lost,
+            is_statement,
+        };
+        let before = self.state.to_lose.lock().unwrap().replace(wanted);
         assert_eq!(before, None, "nothing was lost yet");
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::calls::{
     error::{CallError, unavailable},
     events,
-    owned::OwnedCall,
+    owned::{OpenTranscript, OwnedCall},
 };
 
 /// Time after its end in which a call accepts a transcript.
@@ -42,7 +42,19 @@ pub(in crate::calls) async fn store(
         }
     }
     let at = at.min(now).max(call.row.started_at);
-    let events = vec![events::transcript(&call.row, &summary, at, now)];
+    let mut event = events::transcript(&call.row, &summary, at, now);
+    // If the commit of the same transcript was not answered, this is the same event: the store has it once.
+    if let Some(open) = &call.open_transcript
+        && open.summary == summary
+        && open.turns == turns
+    {
+        event.id = open.event;
+    }
+    let open = OpenTranscript {
+        summary: summary.clone(),
+        turns: turns.clone(),
+        event: event.id,
+    };
     let transcript = transcript::Model {
         call_id: call.row.id,
         tenant_id: call.row.tenant_id,
@@ -54,5 +66,7 @@ pub(in crate::calls) async fn store(
         transcript_summary: Some(summary),
         ..call.row.clone()
     };
-    call.write(row, events, Some(transcript)).await
+    let written = call.write(row, vec![event], Some(transcript)).await;
+    call.open_transcript = (written == Err(CallError::Unavailable)).then_some(open);
+    written
 }
