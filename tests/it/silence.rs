@@ -252,8 +252,11 @@ async fn a_call_whose_commits_are_not_answered_is_taken_and_billed_once(
 }
 
 /// The service cannot find out in time that the transcript was committed, so its bridge sends it again.
+#[rstest]
 #[actix_web::test]
-async fn a_transcript_that_was_committed_and_refused_is_announced_once() {
+async fn a_transcript_that_was_committed_and_refused_is_announced_once(
+    #[values(true, false)] is_repeated_first: bool,
+) {
     let Some((world, link)) = linked(WorldSetup::new()).await else {
         return;
     };
@@ -281,10 +284,14 @@ async fn a_transcript_that_was_committed_and_refused_is_announced_once() {
     assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
     holder.rollback().await.unwrap();
     connection.close().await.unwrap();
-    for (kind, fields) in [
+    let mut steps = [
         ("call.transcript", transcript),
         ("call.hangup", json!({"callId": call})),
-    ] {
+    ];
+    if !is_repeated_first {
+        steps.reverse();
+    }
+    for (kind, fields) in steps {
         eventually(kind, async || {
             let reply = bridge.ask(kind, fields.clone()).await;
             (reply["ok"] == true).then_some(())
@@ -299,4 +306,5 @@ async fn a_transcript_that_was_committed_and_refused_is_announced_once() {
         "call.ended",
     ];
     assert_eq!(kinds, once);
+    assert_eq!(world.tenant.call(&call).await["transcriptSummary"], summary);
 }

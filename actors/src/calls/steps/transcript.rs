@@ -38,6 +38,7 @@ pub(in crate::calls) async fn store(
             .await
             .map_err(unavailable)?;
         if known.is_some_and(|known| known.turns == turns) {
+            call.open_transcript = None;
             return Ok(());
         }
     }
@@ -67,6 +68,11 @@ pub(in crate::calls) async fn store(
         ..call.row.clone()
     };
     let written = call.write(row, vec![event], Some(transcript)).await;
-    call.open_transcript = (written == Err(CallError::Unavailable)).then_some(open);
+    call.open_transcript = None;
+    if written == Err(CallError::Unavailable) {
+        // A later step must not write that there is none.
+        call.row.transcript_summary = Some(open.summary.clone());
+        call.open_transcript = Some(open);
+    }
     written
 }
