@@ -39,11 +39,11 @@ pub(super) struct OwnedCall {
     pub(super) active: ActiveCallGuard,
 }
 
-/// A transcript that may have been stored and announced.
+/// A transcript that may have been stored and announced. Its summary is in the row.
 #[derive(Debug)]
 pub(super) struct OpenTranscript {
-    pub(super) summary: String,
-    pub(super) turns: String,
+    /// SHA-256 of its turns: an outage leaves many, and each can be large.
+    pub(super) turns: [u8; 32],
     pub(super) event: EventId,
 }
 

@@ -3,6 +3,7 @@
 use dikala_entities::{Millis, call, transcript};
 use sea_orm::EntityTrait;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::calls::{
     error::{CallError, unavailable},
@@ -45,15 +46,15 @@ pub(in crate::calls) async fn store(
     let at = at.min(now).max(call.row.started_at);
     let mut event = events::transcript(&call.row, &summary, at, now);
     // If the commit of the same transcript was not answered, this is the same event: the store has it once.
+    let hash: [u8; 32] = Sha256::digest(&turns).into();
     if let Some(open) = &call.open_transcript
-        && open.summary == summary
-        && open.turns == turns
+        && call.row.transcript_summary.as_ref() == Some(&summary)
+        && open.turns == hash
     {
         event.id = open.event;
     }
     let open = OpenTranscript {
-        summary: summary.clone(),
-        turns: turns.clone(),
+        turns: hash,
         event: event.id,
     };
     let transcript = transcript::Model {
@@ -64,14 +65,14 @@ pub(in crate::calls) async fn store(
         created_at: now,
     };
     let row = call::Model {
-        transcript_summary: Some(summary),
+        transcript_summary: Some(summary.clone()),
         ..call.row.clone()
     };
     let written = call.write(row, vec![event], Some(transcript)).await;
     call.open_transcript = None;
     if written == Err(CallError::Unavailable) {
         // A later step must not write that there is none.
-        call.row.transcript_summary = Some(open.summary.clone());
+        call.row.transcript_summary = Some(summary);
         call.open_transcript = Some(open);
     }
     written
