@@ -35,7 +35,10 @@ use crate::http::denied::HttpRefusal;
 const FRAME_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 /// Pings and pongs that wait to be written. Any more are dropped: the peer is not reading anyway.
 const BEATS_MAX: usize = 4;
-const PING_EVERY_MS: i64 = 15_000;
+/// Interval of pings; each pong is a sign of life.
+const PING_EVERY_MS: i64 = 5_000;
+/// The same right after a pause of this process, when a pong proves little.
+const PING_SETTLING_EVERY_MS: i64 = 1_000;
 /// Longest time for messages under way when the service stops.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
 /// Longest time for a peer to read the remaining replies and the close frame.
@@ -114,7 +117,7 @@ async fn run(
         bridge,
     };
     let over = reader.serve(&socket, &mut writer).await;
-    let (runtime, last_frame_at) = (reader.context.runtime.clone(), reader.last_frame_at);
+    let runtime = reader.context.runtime.clone();
     drop(reader);
     if !writer.is_finished() {
         if matches!(over, EndReason::Close(..)) {
@@ -123,10 +126,7 @@ async fn run(
         // Unwritten messages are lost with the socket, except commands: those go to the next socket.
         writer.abort();
     }
-    let is_silent = matches!(over, EndReason::Silent);
-    runtime
-        .calls
-        .socket_ended(&socket, is_silent, last_frame_at);
+    runtime.bridges.disconnected(&socket);
     let (code, reason) = match over {
         EndReason::Gone => (CloseCode::Normal, ""),
         EndReason::Silent => (CloseCode::Policy, "no sign of life for 45 s"),
@@ -277,20 +277,21 @@ impl SocketReader {
     }
 
     fn on_tick(&mut self) -> Result<(), EndReason> {
+        let bridges = &self.context.runtime.bridges;
         let now = self.context.runtime.clock.now();
         if self.admission.is_some() {
             // The socket was not being read, so silence proves nothing.
             self.last_frame_at = now;
+            bridges.not_read(self.bridge);
         }
-        let unheard_ms = self
-            .context
-            .runtime
-            .bridges
-            .unheard_ms_since(self.last_frame_at);
+        let unheard_ms = bridges.unheard_ms_since(self.last_frame_at);
         if now.since(self.last_frame_at) - unheard_ms >= SILENCE_MAX_MS {
             return Err(EndReason::Silent);
         }
-        self.ping_at = now.plus_ms(PING_EVERY_MS);
+        self.ping_at = now.plus_ms(match bridges.is_settling() {
+            true => PING_SETTLING_EVERY_MS,
+            false => PING_EVERY_MS,
+        });
         self.beat(ControlFrame::Ping);
         Ok(())
     }

@@ -154,10 +154,7 @@ mod tests {
     use std::sync::Arc;
 
     use actix_web::{FromRequest, test::TestRequest, web};
-    use dikala_actors::{
-        bridges::SocketEnd,
-        runtime::clock::{Clock, SystemClock},
-    };
+    use dikala_actors::runtime::clock::{Clock, SystemClock};
     use dikala_entities::{BridgeId, CallId, HangupReason};
     use dikala_protocol::CommandKind;
     use futures_util::FutureExt;
@@ -186,7 +183,7 @@ mod tests {
         let taken = UnwrittenCommand::new(&bridges, &dead, command.clone());
         let over = hand_over(&mut session, taken).await;
         assert!(matches!(over, Err(EndReason::Gone)));
-        bridges.disconnected(&dead, SocketEnd::Closed);
+        bridges.disconnected(&dead);
         let next = bridges.connected(bridge);
         assert_eq!(bridges.next_command(&next).now_or_never(), Some(command));
     }

@@ -150,7 +150,7 @@ async fn statuses(
         if let Some(here) = here {
             connected = here.is_connected(id);
             // The time in memory is newer than the stored one.
-            let seen = Some(here.last_seen(id).at).filter(|at| *at > Millis::MIN);
+            let seen = Some(here.last_seen(id)).filter(|at| *at > Millis::MIN);
             view.last_seen_at = view.last_seen_at.max(seen);
         }
         BridgeStatus {
@@ -227,7 +227,6 @@ pub async fn insert(
         created_at: now,
         last_seen_at: None,
         node: None,
-        last_frame_at: None,
         connected_at: None,
         revoked_at: None,
     };

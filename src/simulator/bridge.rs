@@ -29,7 +29,7 @@ const OUTGOING_MAX: usize = 4_000;
 const FRAMES_AT_ONCE: usize = 256;
 /// Interval at which an idle connection is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The service pings every 15 s, and a function may take several seconds. A longer silence means a dead connection.
+/// The service pings every 5 s, and a function may take several seconds. A longer silence means a dead connection.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 /// Time for calls to end after a stop.

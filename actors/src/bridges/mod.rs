@@ -30,9 +30,8 @@ use self::{
 };
 pub use self::{
     polls::Poll,
-    presence::LastSeen,
     remote_nodes::forget_commands,
-    socket::{BridgeSocket, Dismissal, SocketEnd},
+    socket::{BridgeSocket, Dismissal},
 };
 use crate::runtime::{
     clock::SharedClock,
@@ -125,7 +124,7 @@ impl Bridges {
             .await?;
         for bridge in revoked {
             if let Some(mut presence) = self.present.get_mut(&bridge) {
-                presence.revoked(self.sign_at());
+                presence.revoked();
             }
         }
         Ok(())
@@ -144,28 +143,37 @@ impl Bridges {
         presence.seen(self.sign_at());
     }
 
+    /// Records that messages of the bridge wait unread, because too many are under way: its silence proves nothing.
+    pub fn not_read(&self, bridge: BridgeId) {
+        let mut presence = self.present.entry(bridge).or_default();
+        presence.not_read(self.clock.now());
+    }
+
+    /// Milliseconds after `at` until which messages of the bridge waited unread.
+    pub fn unread_ms_since(&self, bridge: BridgeId, at: Millis) -> i64 {
+        let presence = self.present.get(&bridge);
+        presence.map_or(0, |presence| presence.unread_ms_since(at))
+    }
+
     /// Removes a socket; its commands go to the bridge's next newest one.
-    pub fn disconnected(&self, socket: &BridgeSocket, end: SocketEnd) {
+    pub fn disconnected(&self, socket: &BridgeSocket) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
-            presence.disconnected(socket, end, self.sign_at());
+            presence.disconnected(socket);
             self.hurry(&presence);
         }
     }
 
-    /// The last sign of life. An open socket counts as one at every moment.
-    pub fn last_seen(&self, bridge: BridgeId) -> LastSeen {
+    /// The last sign of life; [`Millis::MIN`] if there never was one.
+    pub fn last_seen(&self, bridge: BridgeId) -> Millis {
         let presence = self.present.get(&bridge);
-        let at = presence.map_or(Millis::MIN, |presence| presence.last_seen(self.sign_at()));
-        LastSeen { at }
+        presence.map_or(Millis::MIN, |presence| presence.last_seen())
     }
 
     /// The last sign of life of a call that a connected bridge no longer holds. `seen_at` is the call's own last message. If it
     /// came over the present connection, the call was lost just now; else before the bridge came back.
-    pub fn last_seen_of_lost(&self, bridge: BridgeId, seen_at: Millis) -> LastSeen {
-        let at = self.present.get(&bridge).map_or(Millis::MIN, |presence| {
-            presence.last_seen_of_lost(seen_at, self.sign_at())
-        });
-        LastSeen { at }
+    pub fn last_seen_of_lost(&self, bridge: BridgeId, seen_at: Millis) -> Millis {
+        let presence = self.present.get(&bridge);
+        presence.map_or(Millis::MIN, |presence| presence.last_seen_of_lost(seen_at))
     }
 
     /// The bridge listed its calls: from now on, a call that it does not hold was lost just now.
@@ -274,8 +282,7 @@ impl Bridges {
 
     /// The newest sign of life of any bridge; `None` if there never was one.
     pub fn newest_sign(&self) -> Option<Millis> {
-        let now = self.sign_at();
-        let signs = self.present.iter().map(|bridge| bridge.last_seen(now));
+        let signs = self.present.iter().map(|bridge| bridge.last_seen());
         signs.max().filter(|at| *at > Millis::MIN)
     }
 
@@ -297,7 +304,7 @@ mod tests {
         presence::{RemotePresence, SOCKETS_MAX},
         *,
     };
-    use crate::runtime::clock::{Clock, ManualClock, SystemClock};
+    use crate::runtime::clock::{Clock, SystemClock};
 
     fn bridges() -> (Bridges, BridgeId) {
         let bridge = BridgeId::new(SystemClock.now());
@@ -376,8 +383,8 @@ mod tests {
             panic!("one was sent");
         };
         bridges.written(&second, command.clone());
-        bridges.disconnected(&second, SocketEnd::Silent);
-        bridges.disconnected(&first, SocketEnd::Silent);
+        bridges.disconnected(&second);
+        bridges.disconnected(&first);
         let mut presence = bridges.present.get_mut(&bridge).expect("is known");
         let goes = presence.take_for_remote();
         assert_eq!(goes.len(), 1);
@@ -402,7 +409,6 @@ mod tests {
             is_connected,
             takes_commands: is_connected,
             last_seen: long_ago,
-            last_frame: long_ago,
         };
         let found = |is_connected, has_node| {
             let mut presence = bridges.present.get_mut(&bridge).expect("is known");
@@ -412,11 +418,8 @@ mod tests {
         send(&bridges, bridge, 2);
         assert_eq!(found(false, true), 0, "the newest socket is here");
         assert_eq!(found(true, true), 2);
-        bridges.disconnected(&old, SocketEnd::Silent);
-        assert!(
-            bridges.last_seen(bridge).at > long_ago,
-            "it has a socket there"
-        );
+        bridges.disconnected(&old);
+        assert!(bridges.is_connected(bridge), "it has a socket there");
         send(&bridges, bridge, 1);
         assert_eq!(found(false, false), 1, "it may come back anywhere");
     }
@@ -440,56 +443,12 @@ mod tests {
         let sent = send(&bridges, bridge, 3);
         assert!(take(&bridges, &old).is_empty());
         assert!(bridges.take_commands(bridge, 100).is_empty());
-        bridges.disconnected(&new, SocketEnd::Closed);
+        bridges.disconnected(&new);
         assert_eq!(take(&bridges, &old), sent);
-        bridges.disconnected(&old, SocketEnd::Closed);
+        bridges.disconnected(&old);
         let sent = send(&bridges, bridge, 3);
         let taken = bridges.take_commands(bridge, 2);
         assert_eq!((taken[0].id, taken[1].id), (sent[0], sent[1]));
         assert_eq!(take(&bridges, &bridges.connected(bridge)), sent[2..]);
-    }
-
-    /// During a pause, one bridge closes its socket, one keeps it open, and one sends frames without a socket. All of that
-    /// waits.
-    #[test]
-    fn input_read_after_a_pause_counts_for_the_time_before() {
-        let began = SystemClock.now();
-        let clock = Arc::new(ManualClock::new(began));
-        let bridges = Bridges::new(clock.clone());
-        let [closes, holds, speaks] = [0, 1, 2].map(|ms| BridgeId::new(began.plus_ms(ms)));
-        let seen = |bridge| bridges.last_seen(bridge).at.since(began);
-        let looks = || assert!(bridges.attend().now_or_never().is_none());
-        let [closed, _held] = [closes, holds].map(|bridge| bridges.connected(bridge));
-        bridges.seen(speaks);
-        for _ in 0..40 {
-            looks();
-            clock.advance_ms(250);
-        }
-        looks();
-        clock.advance_ms(8_000);
-        for bridge in [closes, holds, speaks] {
-            bridges.seen(bridge);
-        }
-        bridges.disconnected(&closed, SocketEnd::Closed);
-        let opened = bridges.connected(speaks);
-        assert_eq!([closes, holds, speaks].map(seen), [10_000; 3]);
-        assert_eq!(
-            bridges.last_seen_of_lost(holds, began).at.since(began),
-            10_000
-        );
-        let unheard = [0, 5_000, 15_000].map(|at| bridges.unheard_ms_since(began.plus_ms(at)));
-        assert_eq!(
-            (unheard, bridges.is_settling()),
-            ([10_000, 10_000, 5_000], true)
-        );
-        for _ in 0..8 {
-            looks();
-            clock.advance_ms(250);
-        }
-        assert_eq!([closes, holds, speaks].map(seen), [10_000, 20_000, 20_000]);
-        bridges.disconnected(&opened, SocketEnd::Closed);
-        clock.advance_ms(500);
-        bridges.seen(closes);
-        assert_eq!([closes, holds, speaks].map(seen), [20_500, 20_500, 20_000]);
     }
 }

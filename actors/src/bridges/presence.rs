@@ -1,12 +1,15 @@
 //! The state of one bridge: its sockets, its last sign of life, and its waiting commands. Callers pass the time, and for signs
 //! of life the time that they prove.
+//!
+//! A sign of life is a frame from a socket, or a heartbeat over HTTP. An open socket alone is not one: the service pings it
+//! every five seconds, and the pong is.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use dikala_entities::{CommandId, Millis};
 use dikala_protocol::Command;
 
-use super::socket::{BridgeSocket, Dismissal, SocketEnd};
+use super::socket::{BridgeSocket, Dismissal};
 
 /// Waiting commands per bridge. Beyond that the oldest is dropped: the service ends calls without the bridge too, and warnings
 /// soon expire.
@@ -17,12 +20,6 @@ const DELIVERED_MAX: usize = 1_000;
 const WRITTEN_MAX: usize = 1_000;
 /// Sockets per bridge. One more replaces the oldest, which may be dead.
 pub(super) const SOCKETS_MAX: usize = 8;
-
-/// The last time at which a bridge is known to have been there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LastSeen {
-    pub at: Millis,
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Presence {
@@ -35,8 +32,8 @@ pub(super) struct Presence {
     seen_before_return: Millis,
     /// The last sign of life in the table.
     stored: Millis,
-    /// The last socket was dropped as silent, but the table still says that the bridge was there until then.
-    fell_silent: bool,
+    /// When messages waited unread for the last time.
+    unread_at: Millis,
     waiting: VecDeque<Command>,
     remote: RemotePresence,
     /// The newest socket published in the table; `None`: published that there is none here.
@@ -54,16 +51,6 @@ pub(super) struct Presence {
     delivered_to: Option<u64>,
 }
 
-/// A change of a bridge's signs of life, to be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sign {
-    pub(super) seen: Millis,
-    /// The last time something was heard.
-    pub(super) frame: Millis,
-    /// Withdraws a later `seen` that the table may have.
-    pub(super) fell_silent: bool,
-}
-
 /// A bridge's state at other nodes, as read from the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RemotePresence {
@@ -72,15 +59,12 @@ pub(super) struct RemotePresence {
     /// The node is not late with its lease, so it takes commands.
     pub(super) takes_commands: bool,
     pub(super) last_seen: Millis,
-    /// The last frame at other nodes. An open socket there may be dead.
-    pub(super) last_frame: Millis,
 }
 
 impl Presence {
     /// Restores the last sign of life that an earlier run stored.
     pub(super) fn recover(&mut self, seen: Millis) {
         self.remote.last_seen = seen;
-        self.remote.last_frame = seen;
         self.seen_before_return = seen;
         self.stored = seen;
     }
@@ -153,10 +137,9 @@ impl Presence {
     }
 
     pub(super) fn connected(&mut self, socket: BridgeSocket, sign_at: Millis) {
-        self.seen_before_return = self.seen_so_far();
+        self.seen_before_return = self.last_seen();
         self.connected_at = sign_at;
         self.was_there(sign_at);
-        self.fell_silent = false;
         // A bridge that opens another socket may not have received what was written to the previous one.
         self.send_again(|_| true);
         if self.sockets.len() >= SOCKETS_MAX {
@@ -166,18 +149,10 @@ impl Presence {
     }
 
     /// Its commands go to the next newest socket.
-    pub(super) fn disconnected(&mut self, socket: &BridgeSocket, end: SocketEnd, sign_at: Millis) {
+    pub(super) fn disconnected(&mut self, socket: &BridgeSocket) {
         self.sockets.retain(|other| other.number != socket.number);
         self.send_again(|number| number == socket.number);
         self.wake_newest();
-        match end {
-            SocketEnd::Closed => self.was_there(sign_at),
-            SocketEnd::Silent if !self.is_connected() => {
-                self.fell_silent = true;
-                self.remote.last_seen = self.remote.last_frame;
-            }
-            SocketEnd::Silent | SocketEnd::Unnoticed => {}
-        }
     }
 
     pub(super) fn close_all(&mut self) {
@@ -186,8 +161,7 @@ impl Presence {
         }
     }
 
-    pub(super) fn revoked(&mut self, sign_at: Millis) {
-        self.was_there(sign_at);
+    pub(super) fn revoked(&mut self) {
         for socket in self.sockets.drain(..) {
             socket.dismiss(Dismissal::Revoked);
         }
@@ -195,48 +169,32 @@ impl Presence {
 
     pub(super) fn seen(&mut self, sign_at: Millis) {
         if !self.is_connected() {
-            self.seen_before_return = self.seen_so_far();
+            self.seen_before_return = self.last_seen();
         }
         self.was_there(sign_at);
-        self.fell_silent = false;
+    }
+
+    pub(super) fn not_read(&mut self, now: Millis) {
+        self.unread_at = now;
+    }
+
+    pub(super) fn unread_ms_since(&self, at: Millis) -> i64 {
+        self.unread_at.since(at).max(0)
     }
 
     fn was_there(&mut self, at: Millis) {
         self.last_seen = self.last_seen.max(at);
     }
 
-    /// The last sign of life before this one. A socket that is still listed may be dead, so only its last frame counts.
-    fn seen_so_far(&self) -> Millis {
-        let is_listed = self.is_connected() || self.remote.is_connected;
-        let remote = match is_listed {
-            true => self.remote.last_frame,
-            false => self.remote.last_seen,
-        };
-        self.last_seen.max(remote)
-    }
-
-    /// An open socket counts as a sign of life at every moment, at any node.
-    pub(super) fn last_seen(&self, sign_at: Millis) -> Millis {
-        let known = self.last_seen.max(self.remote.last_seen);
-        if self.is_connected() || self.remote.is_connected {
-            known.max(sign_at)
-        } else {
-            known
-        }
-    }
-
-    fn last_seen_here(&self, sign_at: Millis) -> Millis {
-        if self.is_connected() {
-            self.last_seen.max(sign_at)
-        } else {
-            self.last_seen
-        }
+    /// The last sign of life at any node.
+    pub(super) fn last_seen(&self) -> Millis {
+        self.last_seen.max(self.remote.last_seen)
     }
 
     /// The last sign of life of a call that the bridge no longer holds and whose own last message came at `seen_at`.
-    pub(super) fn last_seen_of_lost(&self, seen_at: Millis, sign_at: Millis) -> Millis {
+    pub(super) fn last_seen_of_lost(&self, seen_at: Millis) -> Millis {
         if self.is_connected() && seen_at >= self.connected_at {
-            sign_at
+            self.last_seen
         } else {
             self.seen_before_return
         }
@@ -247,20 +205,12 @@ impl Presence {
     }
 
     /// The last sign of life, unless the table has it.
-    pub(super) fn unstored(&self, sign_at: Millis) -> Option<Sign> {
-        let seen = self.last_seen_here(sign_at);
-        (seen > self.stored || self.fell_silent).then_some(Sign {
-            seen,
-            frame: self.last_seen,
-            fell_silent: self.fell_silent,
-        })
+    pub(super) fn unstored(&self) -> Option<Millis> {
+        (self.last_seen > self.stored).then_some(self.last_seen)
     }
 
-    pub(super) fn stored(&mut self, sign: Sign) {
-        self.stored = sign.seen;
-        if sign.fell_silent && self.last_seen == sign.seen {
-            self.fell_silent = false;
-        }
+    pub(super) fn stored(&mut self, seen: Millis) {
+        self.stored = seen;
     }
 
     /// Ignores a command that the newest socket has already.

@@ -29,7 +29,6 @@ pub(super) const PUNCTUAL_MS: i64 = LEASE_MS - 7_000;
 pub(super) struct RemoteBridgeRow {
     pub(super) id: BridgeId,
     pub(super) last_seen_at: Option<Millis>,
-    pub(super) last_frame_at: Option<Millis>,
     pub(super) node: Option<String>,
     /// The node of its newest socket has not been ended.
     pub(super) is_alive: bool,
@@ -48,7 +47,7 @@ impl Bridges {
     pub async fn read_remote_bridges(&self, store: &Store, me: &str) -> Result<(), DbErr> {
         // Leases are in the database's time, and this node's clock may be off.
         let sql = format!(
-            "SELECT b.id, b.last_seen_at, b.last_frame_at, b.node, (n.id IS NOT NULL) AS is_alive, \
+            "SELECT b.id, b.last_seen_at, b.node, (n.id IS NOT NULL) AS is_alive, \
                 (n.id IS NOT NULL AND n.lease_until > {} + $1) AS is_punctual FROM bridges b \
              LEFT JOIN nodes n ON n.id = b.node WHERE b.revoked_at IS NULL",
             now_sql(store.backend())
@@ -65,14 +64,15 @@ impl Bridges {
     /// Applies a row of the table.
     pub(super) fn heard(&self, row: RemoteBridgeRow, me: &str) {
         let has_node = row.is_alive && row.node.is_some();
-        // A sign of life is never in the future.
-        let at = |at: Option<Millis>| at.unwrap_or(Millis::MIN).min(self.clock.now());
         let is_connected = has_node && row.node.as_deref() != Some(me);
         let remote = RemotePresence {
             is_connected,
             takes_commands: is_connected && row.is_punctual,
-            last_seen: at(row.last_seen_at),
-            last_frame: at(row.last_frame_at.or(row.last_seen_at)),
+            // A sign of life is never in the future.
+            last_seen: row
+                .last_seen_at
+                .unwrap_or(Millis::MIN)
+                .min(self.clock.now()),
         };
         let mut presence = self.present.entry(row.id).or_default();
         presence.set_remote(remote, has_node);
@@ -388,7 +388,6 @@ mod tests {
                 last_seen_at: Some(BEGAN),
                 revoked_at: None,
                 node: Some(dead.to_string()),
-                last_frame_at: Some(BEGAN),
                 connected_at: Some(BEGAN),
             };
             rows::insert(store.writer(), row).await;
@@ -412,7 +411,7 @@ mod tests {
                 assert_eq!(taken.is_some(), is_here, "{late_ms} ms late");
                 assert_eq!(here.is_newest(&store, "here", &older).await, is_here);
             }
-            here.disconnected(&older, crate::bridges::SocketEnd::Silent);
+            here.disconnected(&older);
             assert!(here.is_connected(bridge), "that node is not ended");
         }
     }

@@ -5,7 +5,6 @@ use dikala_protocol::Command;
 
 use super::{
     BridgeSocket, Bridges,
-    presence::Sign,
     remote_nodes::{PUNCTUAL_MS, RemoteBridgeRow},
 };
 use crate::runtime::simulated::{
@@ -19,33 +18,19 @@ impl Bridges {
         &self,
         wire: &SimulatedNetwork<Tables>,
     ) -> Result<(), NoAnswer> {
-        let now = self.clock.now();
-        let signs: Vec<(BridgeId, Sign)> = self
-            .present
-            .iter()
-            .filter_map(|presence| Some((*presence.key(), presence.unstored(now)?)))
-            .collect();
+        let signs = self.unstored();
         if signs.is_empty() {
             return Ok(());
         }
         let written = signs.clone();
         wire.ask("signs", move |tables, _| {
-            for (bridge, sign) in written {
+            for (bridge, seen) in written {
                 let row = tables.bridges.entry(bridge).or_default();
-                row.last_frame = row.last_frame.max(sign.frame);
-                row.last_seen = if sign.fell_silent {
-                    row.last_frame
-                } else {
-                    row.last_seen.max(sign.seen)
-                };
+                row.last_seen = row.last_seen.max(seen);
             }
         })
         .await?;
-        for (bridge, sign) in signs {
-            if let Some(mut presence) = self.present.get_mut(&bridge) {
-                presence.stored(sign);
-            }
-        }
+        self.stored(signs);
         Ok(())
     }
 
@@ -77,7 +62,6 @@ impl Bridges {
                         RemoteBridgeRow {
                             id: *id,
                             last_seen_at: Some(row.last_seen),
-                            last_frame_at: Some(row.last_frame),
                             node: row.node.clone(),
                             is_alive: row
                                 .node

@@ -25,17 +25,6 @@ pub enum Dismissal {
     Lost,
 }
 
-/// The proof of the bridge's presence that the end of a socket gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SocketEnd {
-    /// Until now: the socket was closed properly.
-    Closed,
-    /// Until the last frame: the socket was dropped as silent.
-    Silent,
-    /// Not at all: the node may have been paused since it last recorded the bridge.
-    Unnoticed,
-}
-
 impl BridgeSocket {
     pub(super) fn new(bridge: BridgeId, number: u64, opened_at: Millis) -> Self {
         Self {

@@ -12,7 +12,6 @@ use super::{
     owned::OwnedCall,
     steps::{answer::answer, commands, deadlines::carry_out, end, reopen::reopen, transcript},
 };
-use crate::bridges::LastSeen;
 
 /// Time for a message about a call that the bridge does not list and may not know of yet.
 const MISSING_GRACE_MS: i64 = 5_000;
@@ -32,7 +31,7 @@ pub(super) struct CallDriver {
     /// The bridge has used the call's id, so it knows it.
     known: bool,
     /// Set while the bridge does not list the call: when the call counts as lost, and the sign of life to bill to.
-    missing: Option<(Millis, LastSeen)>,
+    missing: Option<(Millis, Millis)>,
 }
 
 impl CallDriver {

@@ -16,14 +16,10 @@ use super::{
     versions,
 };
 use crate::{
-    bridges::LastSeen,
     commit::{CallUpdate, CallWrite, CommitEntry, Fence},
     events::outbox::NewEvent,
     ledger::LedgerError,
 };
-
-/// Time until this node knows of a sign of life at another node.
-const HEARSAY_MS: i64 = 3_000;
 
 /// A call in memory: its row, without the large columns, and its state.
 #[derive(Debug)]
@@ -100,21 +96,19 @@ impl OwnedCall {
     }
 
     /// The last sign of life of the call's bridge.
-    pub(super) fn last_seen(&self) -> LastSeen {
+    pub(super) fn last_seen(&self) -> Millis {
         self.deps.bridges.last_seen(self.row.bridge_id)
     }
 
-    /// The limits of this call. Signs of life at other nodes arrive here a moment later. Time in which this process could not
-    /// hear the bridge is not silence.
+    /// The limits of this call. Time in which this process could not hear the bridge is not silence.
     pub(super) fn rules(&self) -> CallLimits {
         let rules = self.deps.rules;
-        let has_others = self.deps.node.has_others();
-        let seen_at = self.last_seen().at.max(self.state.seen_at);
-        let unheard_ms = self.deps.bridges.unheard_ms_since(seen_at);
+        let seen_at = self.last_seen().max(self.state.seen_at);
+        let bridges = &self.deps.bridges;
+        let unheard_ms = bridges.unheard_ms_since(seen_at)
+            + bridges.unread_ms_since(self.row.bridge_id, seen_at);
         CallLimits {
-            lost_after_ms: rules.lost_after_ms
-                + unheard_ms
-                + if has_others { HEARSAY_MS } else { 0 },
+            lost_after_ms: rules.lost_after_ms + unheard_ms,
             ..rules
         }
     }

@@ -29,8 +29,10 @@ const MAILBOX: usize = 4_096;
 /// An actor that dies more often than this per minute is given up.
 const DEATHS_MAX: usize = 3;
 const MINUTE_MS: i64 = 60_000;
-/// Interval of storing signs of life.
-const SIGNS_EVERY_MS: i64 = 5_000;
+/// Interval of storing signs of life, and of checking the right to keep bridges' sockets.
+const SIGNS_EVERY_MS: i64 = 1_000;
+/// Interval of deleting what ended invocations leave.
+const CLAIMS_EVERY_MS: i64 = 5_000;
 /// Interval of looking for sockets with revoked tokens.
 const REVOKED_EVERY_MS: i64 = 500;
 /// Interval of looking for calls without an actor.
@@ -60,7 +62,10 @@ metered!(CallRegistry, "call_registry");
 /// A periodic task.
 #[derive(Clone, Copy, Debug)]
 enum Task {
+    /// Waits for nothing, because the database may not answer.
+    SendBridgesAway,
     StoreSigns,
+    ClearClaims,
     DismissRevoked,
     HangUp,
     Sweep,
@@ -123,13 +128,23 @@ impl Task {
     async fn run(self, calls: &CallRouter) -> Result<(), DbErr> {
         let deps = calls.deps();
         match self {
-            Self::StoreSigns => {
-                calls.store_signs().await?;
-                if deps.store.lease().is_none() {
-                    // There are no other nodes, but command-line commands read where bridges are.
-                    let (store, me) = (&deps.store, deps.node.id());
-                    deps.bridges.publish(store, &me).await.map(drop)?;
+            Self::SendBridgesAway => {
+                let keeps = deps.node.keeps_bridges(deps.rules.lost_after_ms);
+                if !deps.node.acts() && !keeps {
+                    deps.bridges.close_all();
                 }
+                Ok(())
+            }
+            Self::StoreSigns => {
+                let stored = calls.store_signs().await;
+                let published = match deps.store.lease() {
+                    // There are no other nodes, but command-line commands read where bridges are.
+                    None => publish(deps).await,
+                    Some(_) => Ok(()),
+                };
+                quietly(stored.and(published))
+            }
+            Self::ClearClaims => {
                 delete_released(deps).await?;
                 mark_abandoned(deps).await?;
                 delete_stale(deps).await
@@ -209,17 +224,12 @@ pub(super) async fn look_at_others(calls: &CallRouter) -> Result<(), DbErr> {
     let deps = calls.deps();
     let (bridges, store) = (&deps.bridges, &deps.store);
     if !deps.node.acts() {
-        if !deps.node.keeps_bridges(deps.rules.lost_after_ms) {
-            bridges.close_all();
-        }
         return Ok(());
     }
     let taken_up = look_for_lost(calls).await;
     let published = publish(deps).await;
     let rest = if deps.node.has_others() {
-        // Other nodes bill and drop calls of these bridges too.
-        let signs = calls.store_signs().await;
-        let_go(calls).await.and(signs)
+        let_go(calls).await
     } else {
         bridges.forget_remote_nodes();
         bridges.receive(store).await
@@ -231,7 +241,9 @@ impl Actor for CallRegistry {
     type Context = MeteredContext<Self>;
 
     fn started(&mut self, ctx: &mut MeteredContext<Self>) {
+        self.every(SIGNS_EVERY_MS, ctx, Task::SendBridgesAway);
         self.every(SIGNS_EVERY_MS, ctx, Task::StoreSigns);
+        self.every(CLAIMS_EVERY_MS, ctx, Task::ClearClaims);
         self.every(REVOKED_EVERY_MS, ctx, Task::DismissRevoked);
         self.every(ASKED_EVERY_MS, ctx, Task::HangUp);
         self.every(SWEEP_EVERY_MS, ctx, Task::Sweep);

@@ -1,11 +1,10 @@
 //! Signs of life that this node may record. A node without a lease may have been paused, so what it reads may be old. Other
 //! nodes have its calls then, and bill them by the table.
 
-use dikala_entities::{BridgeId, Millis};
+use dikala_entities::BridgeId;
 use sea_orm::DbErr;
 
 use super::router::CallRouter;
-use crate::bridges::{BridgeSocket, SocketEnd};
 
 impl CallRouter {
     /// Records a frame or an HTTP heartbeat. Returns false if it may be old and other nodes would rely on it.
@@ -17,16 +16,6 @@ impl CallRouter {
             self.deps().bridges.seen(bridge);
         }
         hears
-    }
-
-    /// Removes a socket. `last_frame_at` is when its last frame was read.
-    pub fn socket_ended(&self, socket: &BridgeSocket, is_silent: bool, last_frame_at: Millis) {
-        let end = match is_silent {
-            _ if !self.deps().node.has_heard_since(last_frame_at) => SocketEnd::Unnoticed,
-            true => SocketEnd::Silent,
-            false => SocketEnd::Closed,
-        };
-        self.deps().bridges.disconnected(socket, end);
     }
 
     /// Stores the signs of life that changed.

@@ -236,13 +236,6 @@ impl Membership {
         self.acts() || !self.0.has_met_others.load(Relaxed)
     }
 
-    /// True if it received everything that was sent since then.
-    pub fn has_heard_since(&self, at: Millis) -> bool {
-        let has_met_others = self.0.has_met_others.load(Relaxed);
-        let resumed_later = self.resumed_at().is_some_and(|resumed| resumed > at);
-        self.hears() && !(has_met_others && resumed_later)
-    }
-
     /// The known number of nodes, including this one.
     pub fn nodes(&self) -> usize {
         self.0.nodes.load(Relaxed)
@@ -466,35 +459,29 @@ mod tests {
     }
 
     #[test]
-    fn who_lost_his_lease_has_not_heard_what_was_said_meanwhile() {
+    fn a_node_without_a_lease_does_not_count_what_it_reads_if_it_met_others() {
         let one = TestMember::new();
-        one.member.found(2);
-        let before = one.passes(1_000);
-        assert!(one.member.has_heard_since(before));
+        one.passes(1_000);
         one.passes(LEASE_MS);
+        // As far as the node knows, only the database was unavailable.
+        assert!(one.member.hears());
+        one.member.found(2);
         assert!(!one.member.hears());
-        assert!(!one.member.has_heard_since(one.clock.now()));
         one.renews();
         assert!(one.member.hears());
-        assert!(!one.member.has_heard_since(before));
-        let since = one.passes(1);
-        assert!(one.member.has_heard_since(since));
     }
 
     #[test]
-    fn who_was_ended_has_not_heard_either_although_he_knew_nobody() {
+    fn a_node_that_was_ended_does_not_either_although_it_met_nobody() {
         let one = TestMember::new();
-        let before = one.passes(1_000);
         one.passes(LEASE_MS);
-        // As far as the node knows, only the database was unavailable.
-        assert!(one.member.has_heard_since(before));
+        assert!(one.member.hears());
         one.member.ended();
-        assert!(!one.member.has_heard_since(before));
+        assert!(!one.member.hears());
         let now = one.passes(10);
         let asked_at = one.own.load(Relaxed);
         one.member
             .entered("second", Some(asked_at), now, now.as_i64());
-        assert!(!one.member.has_heard_since(before));
-        assert!(one.member.has_heard_since(now));
+        assert!(one.member.hears());
     }
 }

@@ -12,7 +12,6 @@ use super::{
     world::{ROUGH_MS, SimulatedWorld},
 };
 use crate::{
-    bridges::SocketEnd,
     calls::{CallError, CallReply},
     runtime::simulated::clock::BEGAN,
 };
@@ -192,24 +191,19 @@ impl SimulatedWorld<'_> {
         let half_open_ms = self.chance.pick(&[0, 100, 5_000, 20_000]);
         self.after(half_open_ms, move |world| {
             if world.runs(machine, number) {
-                world.close(machine, bridge, half_open_ms > 0);
+                world.close(machine, bridge);
                 world.run(machine);
             }
         });
     }
 
     /// The node notices that its oldest socket of the bridge is gone.
-    fn close(&mut self, machine: usize, bridge: usize, silent: bool) {
+    fn close(&mut self, machine: usize, bridge: usize) {
         if let Some(process) = &mut self.machines[machine].process
             && let Some(at) = process.sockets.iter().position(|(of, _)| *of == bridge)
         {
             let (_, socket) = process.sockets.remove(at);
-            let end = match silent {
-                _ if !process.member.hears() => SocketEnd::Unnoticed,
-                true => SocketEnd::Silent,
-                false => SocketEnd::Closed,
-            };
-            process.bridges.disconnected(&socket, end);
+            process.bridges.disconnected(&socket);
         }
     }
 

@@ -334,9 +334,13 @@ impl BackgroundTasks {
         }
         self.courier
             .replace(Some(SimulatedCourier::start(self.office.clone())));
+        self.every(1_000, async |calls| {
+            calls.send_bridges_away();
+            Ok(())
+        });
         self.every(1_000, async |calls| calls.look_at_others().await);
         self.every(1_000, async |calls| calls.exchange().await);
-        self.every(5_000, async |calls| calls.store_signs().await);
+        self.every(1_000, async |calls| calls.store_signs().await);
         self.every(30_000, async |calls| calls.sweep().await);
         self.is_ready.set(true);
         let mut turns = member.turns();

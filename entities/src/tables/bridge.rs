@@ -12,13 +12,12 @@ pub struct Model {
     pub name: String,
     pub hash: CredentialHash,
     pub created_at: Millis,
-    /// Written every few seconds while the bridge is connected, so that calls are billed correctly after a crash.
+    /// The time of its last frame over a socket or heartbeat over HTTP, written within seconds: calls of a lost bridge are billed
+    /// to it.
     pub last_seen_at: Option<Millis>,
     pub revoked_at: Option<Millis>,
     /// The node of its newest socket. None if it has none, or since that node was lost.
     pub node: Option<String>,
-    /// The time of its last frame over a socket: an open socket may be long dead.
-    pub last_frame_at: Option<Millis>,
     /// The time at which its newest socket was opened.
     pub connected_at: Option<Millis>,
 }

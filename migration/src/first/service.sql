@@ -35,7 +35,6 @@ CREATE TABLE bridges (
     node TEXT,
     created_at BIGINT NOT NULL,
     connected_at BIGINT,
-    last_frame_at BIGINT,
     last_seen_at BIGINT,
     revoked_at BIGINT
 ) {changing};

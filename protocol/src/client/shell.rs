@@ -43,7 +43,7 @@ const EVENTS_MAX: usize = 256;
 const FRAMES_MAX: usize = 64;
 /// Interval of the heartbeat, which lists the held calls. The reply says which of them are over.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The service pings every 15 s, so a socket that is silent for this long is dead even if pings were never answered.
+/// The service pings every 5 s, so a socket that is silent for this long is dead even if pings were never answered.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// Without anything to do, the client looks for it this often.
 const LOOK_EVERY: Duration = Duration::from_secs(60);

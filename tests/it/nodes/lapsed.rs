@@ -17,7 +17,8 @@ async fn a_bridge_that_went_while_its_node_stood_still_is_billed_to_that_moment(
     let before = id_of(&nodes.a.server).await;
     let bridge = tenant.bridge(Socket).await;
     let call = bridge.talk_since(&tenant.did, Moment::ago(50)).await;
-    // After a second the store knows that the bridge is connected.
+    bridge.ok("heartbeat", json!({})).await;
+    // After a second the store knows of that.
     Moment::now().plus(2).passed().await;
     nodes.a.server.freeze();
     let stood_still = Moment::now();
@@ -38,17 +39,16 @@ async fn a_bridge_that_went_while_its_node_stood_still_is_billed_to_that_moment(
     .await;
     assert_eq!(call["hangupReason"], "bridge_lost");
     let off = Moment::parse(&call["endedAt"]).ms_since(stood_still).abs();
-    assert!(off <= 2_000, "billed {off} ms from the last sign of life");
+    assert!(off <= 5_000, "billed {off} ms from the last sign of life");
     nodes.a.assert_ledger_is_exact();
 }
 
-/// One node reports the bridges as present every second, until after 45 s it notices their silence; their
-/// heartbeats go to the other. Which node writes first is random, so there are several bridges.
+/// They answer no pings of the one node; their heartbeats go to the other. Which node writes first is random, so there are
+/// several bridges.
 #[actix_web::test]
-#[ignore = "waits for 45 seconds of silence; .ci/slow runs it"]
 async fn bridges_that_are_half_open_at_one_node_live_by_their_beats_at_the_other() {
-    const BRIDGES: usize = 8;
-    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 12);
+    const BRIDGES: usize = 4;
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 5);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -61,20 +61,18 @@ async fn bridges_that_are_half_open_at_one_node_live_by_their_beats_at_the_other
         let beats = nodes.bridge_at_b(&tenant, Http).await;
         all.push((tenant, half_open, call, beats));
     }
-    let (mut last, mut until) = (Moment::now(), None);
-    // Beyond the last socket's end, for as long as would make a bridge lost that only that node had heard.
-    while until.is_none_or(|until| Moment::now() < until) {
+    let (mut last, until) = (Moment::now(), Moment::now().plus(20));
+    // For as long as would make a bridge lost that only the first node had heard.
+    while Moment::now() < until {
         last = Moment::now();
         for (tenant, _, call, beats) in &all {
             beats.ok("heartbeat", json!({})).await;
             assert_eq!(tenant.call(call).await["status"], "answered");
             Moment::now().plus_ms(100).passed().await;
         }
-        last.plus(9).passed().await;
-        if all.iter().all(|(_, half_open, ..)| !half_open.is_open()) {
-            until = until.or(Some(Moment::now().plus(18)));
-        }
+        last.plus(4).passed().await;
     }
+    assert!(all.iter().all(|(_, half_open, ..)| half_open.is_open()));
     for (tenant, _, call, _) in &all {
         let over = within(Duration::from_secs(60), "the call to end", async || {
             let call = tenant.call(call).await;
@@ -102,7 +100,6 @@ async fn a_node_that_keeps_its_lease_does_not_know_either_what_happened_while_it
     let before = id_of(&nodes.a.server).await;
     let bridge = tenant.bridge(Socket).await;
     let call = bridge.talk(&tenant.did).await;
-    Moment::now().plus(3).passed().await;
     nodes.a.server.freeze();
     let stood_still = Moment::now();
     bridge.begin(&bridge.message("heartbeat", json!({})));

@@ -3,13 +3,10 @@
 use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis};
 
 use super::{CallLimits, MINUTE_MS, MachineState, PendingHangup, Phase};
-use crate::{
-    bridges::LastSeen,
-    calls::ending::{CallEnding, bridge_hangup},
-};
+use crate::calls::ending::{CallEnding, bridge_hangup};
 
-/// Maximum delay of a heartbeat that was sent in time.
-const BEAT_LATE_MS_MAX: i64 = 2_000;
+/// Tolerance before a bridge counts as lost: the service pings every five seconds, and the pong is the sign of life.
+const LOST_TOLERANCE_MS: i64 = 5_000;
 
 /// An action that is due without any message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +33,7 @@ impl MachineState {
     pub(crate) fn due(
         &self,
         now: Millis,
-        last_seen: LastSeen,
+        last_seen: Millis,
         rules: &CallLimits,
     ) -> Option<DueAction> {
         if self.is_over() {
@@ -127,7 +124,7 @@ impl MachineState {
     }
 
     /// The time to ask [`due`](Self::due) again if no message comes first. Later than `now` once `due` returned `None`.
-    pub(crate) fn next_deadline(&self, last_seen: LastSeen, rules: &CallLimits) -> Option<Millis> {
+    pub(crate) fn next_deadline(&self, last_seen: Millis, rules: &CallLimits) -> Option<Millis> {
         if self.is_over() {
             return None;
         }
@@ -156,12 +153,10 @@ impl MachineState {
         Some(next)
     }
 
-    /// When the loss is noticed. A bridge with the longest allowed heartbeat interval is sometimes late by jitter, so a
-    /// fifteenth is added: 2 s at the default of 30. Billing is unaffected: it ends with the last sign of life.
-    fn lost_at(&self, last_seen: LastSeen, rules: &CallLimits) -> Millis {
-        let last = last_seen.at.max(self.seen_at).max(self.resumed_at);
-        let late = (rules.lost_after_ms / 15).min(BEAT_LATE_MS_MAX);
-        last.plus_ms(rules.lost_after_ms).plus_ms(late)
+    /// When the loss is noticed. Billing ends with the last sign of life.
+    fn lost_at(&self, last_seen: Millis, rules: &CallLimits) -> Millis {
+        let last = last_seen.max(self.seen_at).max(self.resumed_at);
+        last.plus_ms(rules.lost_after_ms).plus_ms(LOST_TOLERANCE_MS)
     }
 
     fn carry_out_at(&self, pending: &PendingHangup, rules: &CallLimits) -> Millis {

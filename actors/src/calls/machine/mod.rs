@@ -21,7 +21,6 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{credit::CallCredit, deadlines::DueAction};
 use super::ending::{CallEnding, bridge_failure, bridge_hangup};
-use crate::bridges::LastSeen;
 
 const MINUTE_MS: i64 = 60_000;
 
@@ -33,7 +32,7 @@ pub struct CallLimits {
     pub warn_before_ms: i64,
     /// Time that a `hangup` command waits for the bridge.
     pub hangup_grace_ms: i64,
-    /// Time without a sign of life after which a bridge is lost. Transport adds a little.
+    /// Time without a sign of life after which a bridge is lost, but for a tolerance.
     pub lost_after_ms: i64,
 }
 
@@ -206,7 +205,7 @@ impl MachineState {
     }
 
     /// The bridge lost this call without reporting it: the call is billed to the last sign of life.
-    pub(crate) fn lost(&self, last_seen: LastSeen, now: Millis) -> Step {
+    pub(crate) fn lost(&self, last_seen: Millis, now: Millis) -> Step {
         if self.is_over() {
             return Step::Repeat;
         }
@@ -265,8 +264,8 @@ impl MachineState {
         answered_at.plus_ms(self.max_minutes.saturating_mul(MINUTE_MS))
     }
 
-    fn ending_lost(&self, last_seen: LastSeen, now: Millis) -> CallEnding {
-        let at = self.bounded(last_seen.at.max(self.seen_at), now);
+    fn ending_lost(&self, last_seen: Millis, now: Millis) -> CallEnding {
+        let at = self.bounded(last_seen.max(self.seen_at), now);
         let (status, reason) = (CallStatus::Dropped, HangupReason::BridgeLost);
         self.ending(status, reason, HangupInitiator::System, at)
     }

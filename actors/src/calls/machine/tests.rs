@@ -18,11 +18,6 @@ fn after(seconds: i64) -> Millis {
     START.plus_seconds(seconds)
 }
 
-/// A sign of life at `now`.
-fn here(now: Millis) -> LastSeen {
-    LastSeen { at: now }
-}
-
 fn ringing(max_minutes: i64) -> MachineState {
     MachineState::ringing(START, START, max_minutes, &RULES)
 }
@@ -68,8 +63,8 @@ fn late_and_repeated_messages_are_harmless() {
         over.fail(after(70), after(70), HangupReason::BridgeError),
         Step::Repeat
     );
-    assert_eq!(over.due(after(9_999), here(START), &RULES), None);
-    assert_eq!(over.next_deadline(here(START), &RULES), None);
+    assert_eq!(over.due(after(9_999), START, &RULES), None);
+    assert_eq!(over.next_deadline(START, &RULES), None);
 }
 
 #[test]
@@ -89,8 +84,8 @@ fn a_message_is_placed_between_the_last_change_and_now() {
 #[test]
 fn a_call_rings_for_a_minute() {
     let call = ringing(10);
-    assert_eq!(call.due(after(59), here(after(59)), &RULES), None);
-    let Some(DueAction::End(end)) = call.due(after(60), here(after(60)), &RULES) else {
+    assert_eq!(call.due(after(59), after(59), &RULES), None);
+    let Some(DueAction::End(end)) = call.due(after(60), after(60), &RULES) else {
         panic!("the ring timeout is due");
     };
     assert_eq!(
@@ -104,7 +99,7 @@ fn a_call_rings_for_a_minute() {
 fn an_old_call_gets_its_ring_time_from_when_it_was_reported() {
     let now = after(600);
     let call = MachineState::ringing(START, now, 10, &RULES);
-    assert_eq!(call.due(now, here(now), &RULES), None);
+    assert_eq!(call.due(now, now, &RULES), None);
     let late = call.answer(after(5), now, "m1");
     assert!(matches!(late, Ok(Step::Answered(call)) if call.answered_at() == Some(after(5))));
 }
@@ -119,7 +114,7 @@ fn each_minute_is_granted_ahead_of_its_start() {
             request,
             started,
             want,
-        }) = call.due(now, here(now), &RULES)
+        }) = call.due(now, now, &RULES)
         {
             asked.push((second, request, started, want));
             call = call.granted(request, call.credit.granted + want, false, now);
@@ -131,7 +126,7 @@ fn each_minute_is_granted_ahead_of_its_start() {
 #[test]
 fn a_refused_minute_warns_and_cuts_at_the_end_of_the_granted_time() {
     let refused = answered(10).granted(1, 1, true, after(30));
-    let due = refused.due(after(30), here(after(30)), &RULES);
+    let due = refused.due(after(30), after(30), &RULES);
     let reason = HangupReason::CreditsExhausted;
     assert_eq!(
         due,
@@ -144,19 +139,19 @@ fn a_refused_minute_warns_and_cuts_at_the_end_of_the_granted_time() {
         warned: Some(reason),
         ..refused
     };
-    assert_eq!(warned.due(after(31), here(after(31)), &RULES), None);
+    assert_eq!(warned.due(after(31), after(31), &RULES), None);
     assert!(matches!(
-        warned.due(after(35), here(after(35)), &RULES),
+        warned.due(after(35), after(35), &RULES),
         Some(DueAction::Extend { request: 2, .. })
     ));
     // Refused again: asked once more at the cut, then cut.
     let mut last = warned.granted(2, 1, true, after(58));
     assert!(matches!(
-        last.due(after(60), here(after(60)), &RULES),
+        last.due(after(60), after(60), &RULES),
         Some(DueAction::Extend { .. })
     ));
     last = last.granted(3, 1, true, after(60));
-    let due = last.due(after(60), here(after(60)), &RULES);
+    let due = last.due(after(60), after(60), &RULES);
     assert_eq!(
         due,
         Some(DueAction::HangUp {
@@ -175,12 +170,12 @@ fn a_top_up_saves_the_call_and_takes_the_warning_back() {
     };
     let credited = warned.credited(after(40));
     assert!(matches!(
-        credited.due(after(40), here(after(40)), &RULES),
+        credited.due(after(40), after(40), &RULES),
         Some(DueAction::Extend { .. })
     ));
     let saved = credited.granted(2, 2, false, after(40));
     assert_eq!(
-        (saved.warned, saved.due(after(61), here(after(61)), &RULES)),
+        (saved.warned, saved.due(after(61), after(61), &RULES)),
         (None, None)
     );
 }
@@ -189,14 +184,14 @@ fn a_top_up_saves_the_call_and_takes_the_warning_back() {
 fn a_hang_up_command_is_carried_out_alone_after_the_grace() {
     let mut call = answered(1);
     assert_eq!(
-        call.due(after(30), here(after(30)), &RULES),
+        call.due(after(30), after(30), &RULES),
         Some(DueAction::Warn {
             reason: HangupReason::MaxDuration,
             seconds_left: 30
         })
     );
     call.warned = Some(HangupReason::MaxDuration);
-    let due = call.due(after(61), here(after(61)), &RULES);
+    let due = call.due(after(61), after(61), &RULES);
     assert_eq!(
         due,
         Some(DueAction::HangUp {
@@ -211,8 +206,8 @@ fn a_hang_up_command_is_carried_out_alone_after_the_grace() {
         due_at: after(60),
         issued_at: after(61),
     });
-    assert_eq!(call.due(after(70), here(after(70)), &RULES), None);
-    let Some(DueAction::End(end)) = call.due(after(71), here(after(71)), &RULES) else {
+    assert_eq!(call.due(after(70), after(70), &RULES), None);
+    let Some(DueAction::End(end)) = call.due(after(71), after(71), &RULES) else {
         panic!("the hang-up is carried out");
     };
     assert_eq!((end.talk_seconds, end.status), (60, CallStatus::Ended));
@@ -264,7 +259,7 @@ fn a_cut_ends_the_call_when_it_was_due_however_late_it_is_obeyed() {
             obeyed.clone(),
             ended(call.hang_up(now, now, HangupReason::Normal, HangupInitiator::Caller)),
             ended(call.fail(now, now, HangupReason::MediaLost)),
-            ended(call.lost(LastSeen { at: now }, now)),
+            ended(call.lost(now, now)),
         ];
         for end in ends {
             let books = (end.at, end.talk_seconds, call.minutes(&end));
@@ -330,16 +325,16 @@ fn talk_that_is_not_covered_ends_where_the_granted_time_ends() {
 #[test]
 fn a_lost_bridge_is_billed_to_its_last_sign() {
     let call = answered(10);
-    let sign = LastSeen { at: after(20) };
+    let sign = after(20);
     assert_eq!(
         call.due(after(49), sign, &RULES),
         call.due(after(30), sign, &RULES)
     );
     let granted = call.granted(1, 2, false, after(30));
     // A heartbeat every 30 s is sometimes a moment late; that does not lose the call.
-    assert_eq!(granted.due(after(51), sign, &RULES), None);
-    assert_eq!(granted.next_deadline(sign, &RULES), Some(after(52)));
-    let Some(DueAction::End(end)) = granted.due(after(52), sign, &RULES) else {
+    assert_eq!(granted.due(after(54), sign, &RULES), None);
+    assert_eq!(granted.next_deadline(sign, &RULES), Some(after(55)));
+    let Some(DueAction::End(end)) = granted.due(after(55), sign, &RULES) else {
         panic!("the bridge is lost");
     };
     assert_eq!(
@@ -392,7 +387,7 @@ fn play(
     let mut now = START;
     let mut call = MachineState::ringing(START, now, max_minutes, &RULES);
     let mut left = balance;
-    let mut sign = LastSeen { at: now };
+    let mut sign = now;
     let mut here_now = true;
     let mut ends = Vec::new();
     // Long enough after the story for every deadline to pass.
@@ -402,11 +397,10 @@ fn play(
         // The clock moves from deadline to deadline, as the timer does.
         loop {
             if here_now {
-                sign.at = now;
+                sign = now;
             }
             settle_due(&mut call, now, sign, &mut left, &mut ends)?;
-            let Some(next) = call.next_deadline(if here_now { here(now) } else { sign }, &RULES)
-            else {
+            let Some(next) = call.next_deadline(if here_now { now } else { sign }, &RULES) else {
                 break;
             };
             if next <= now {
@@ -421,7 +415,7 @@ fn play(
         }
         now = until;
         if here_now {
-            sign.at = now;
+            sign = now;
         }
         let step = match happening {
             Happening::Answer { ago } => call.answer(now.plus_ms(-ago), now, "m").ok(),
@@ -480,7 +474,7 @@ fn play(
 fn settle_due(
     call: &mut MachineState,
     now: Millis,
-    sign: LastSeen,
+    sign: Millis,
     left: &mut i64,
     ends: &mut Vec<(MachineState, CallEnding)>,
 ) -> Result<(), String> {

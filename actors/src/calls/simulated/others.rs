@@ -95,23 +95,28 @@ impl NodeCalls {
         self.take_up_lost_calls().await
     }
 
+    /// Runs once a second, and does not wait for the store.
+    pub(crate) fn send_bridges_away(&self) {
+        let deps = &self.node_deps.deps;
+        let keeps = deps.node.keeps_bridges(deps.rules.lost_after_ms);
+        if !self.acts() && !keeps {
+            deps.bridges.close_all();
+        }
+    }
+
     /// Runs once a second.
     pub(crate) async fn look_at_others(self: &Rc<Self>) -> Result<(), NoAnswer> {
         let NodeCallDeps { deps, wire, .. } = &self.node_deps;
         let (bridges, me) = (&deps.bridges, deps.node.id());
         if !self.acts() {
-            if !deps.node.keeps_bridges(deps.rules.lost_after_ms) {
-                bridges.close_all();
-            }
             return Ok(());
         }
         let ended = self.end_lost_nodes(&[]).await;
         let taken_up = self.take_up_lost_calls().await;
         let published = bridges.publish_to(wire, &me).await;
         let rest = if deps.node.has_others() {
-            let signs = self.store_signs().await;
             let looked = bridges.look_for(wire, &me).await;
-            self.let_go_of_others().await.and(signs).and(looked)
+            self.let_go_of_others().await.and(looked)
         } else {
             bridges.forget_remote_nodes();
             bridges.exchange(wire).await

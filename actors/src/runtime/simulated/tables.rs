@@ -98,7 +98,6 @@ pub(crate) struct DeliveryRow {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BridgeRow {
     pub(crate) last_seen: Millis,
-    pub(crate) last_frame: Millis,
     /// The node with the bridge's newest socket.
     pub(crate) node: Option<String>,
     pub(crate) connected_at: Millis,
