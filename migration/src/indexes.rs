@@ -17,7 +17,7 @@ pub(crate) struct Indexes {
 /// An index; never a unique one, which would refuse rows that an earlier release writes.
 pub(crate) struct ConcurrentIndex {
     pub(crate) name: &'static str,
-    /// Table, columns and condition, in SQL of both databases: `calls (tenant_id, id) WHERE status = 'ringing'`.
+    /// Table, columns and condition, in SQL of both databases: `calls (tenant_id, id) WHERE outcome IS NULL`.
     pub(crate) on: &'static str,
 }
 

@@ -30,6 +30,13 @@ const WORDS: &[(&str, &str, &str)] = &[
         "WITH (fillfactor = 80, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.01, \
          autovacuum_analyze_threshold = 1000, autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05)",
     ),
+    // The rows of a page change together: half of it is kept for their new versions, which need no new index entries then.
+    (
+        "{growing_and_changing_often}",
+        "",
+        "WITH (fillfactor = 50, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.01, \
+         autovacuum_analyze_threshold = 1000, autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05)",
+    ),
 ];
 
 impl Script {

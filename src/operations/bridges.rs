@@ -115,7 +115,7 @@ struct BridgeCalls {
 /// databases use it.
 async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr> {
     let sql = "SELECT bridge_id, COUNT(*) AS calls FROM (SELECT bridge_id FROM calls \
-               WHERE status IN ('ringing', 'answered') ORDER BY owner, id LIMIT 10000) AS live GROUP BY bridge_id";
+               WHERE outcome IS NULL ORDER BY owner, id LIMIT 10000) AS live GROUP BY bridge_id";
     let statement = Statement::from_string(db.get_database_backend(), sql);
     let held = BridgeCalls::find_by_statement(statement).all(db).await?;
     Ok(held

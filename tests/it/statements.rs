@@ -28,7 +28,7 @@ async fn a_statement_that_reads_a_whole_table_is_found(
         assert!(!found(whole).is_empty(), "{whole}");
     }
     for fine in [
-        "SELECT id FROM calls WHERE status IN ('ringing', 'answered') AND owner = $1 AND started_at < $2",
+        "SELECT id FROM calls WHERE outcome IS NULL AND owner = $1 AND started_at < $2",
         "SELECT id FROM calls WHERE id = $1",
         "SELECT COUNT(*) FROM (SELECT 1 FROM deliveries WHERE status = 'pending' LIMIT 10) AS counted",
         "DELETE FROM events WHERE id IN ($1, $2)",

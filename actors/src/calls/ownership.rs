@@ -22,12 +22,11 @@ use crate::{
 
 /// Calls per transaction.
 const CHUNK: u64 = 500;
-/// Finds owners of running calls by stepping through the partial index. A thousand calls of one owner cost as much as one. The
-/// statuses are literals: a plan does not know bound values.
+/// Finds owners of running calls by stepping through the partial index. A thousand calls of one owner cost as much as one.
 const OWNERS_WITHOUT_A_NODE: &str = "WITH RECURSIVE o(owner) AS ( \
-        SELECT (SELECT c.owner FROM calls c WHERE c.status IN ('ringing', 'answered') ORDER BY c.owner, c.id LIMIT 1) \
+        SELECT (SELECT c.owner FROM calls c WHERE c.outcome IS NULL ORDER BY c.owner, c.id LIMIT 1) \
         UNION ALL \
-        SELECT (SELECT c.owner FROM calls c WHERE c.status IN ('ringing', 'answered') AND c.owner > o.owner \
+        SELECT (SELECT c.owner FROM calls c WHERE c.outcome IS NULL AND c.owner > o.owner \
             ORDER BY c.owner, c.id LIMIT 1) \
         FROM o WHERE o.owner IS NOT NULL) \
     SELECT o.owner AS owner FROM o WHERE o.owner IS NOT NULL AND o.owner <> $1 AND o.owner NOT IN (SELECT id FROM nodes)";
@@ -179,7 +178,7 @@ async fn change_owner(
     };
     let sql = format!(
         "UPDATE calls SET owner = {placeholder}, epoch = calls.epoch + 1 FROM {source} WHERE calls.id = rows.id \
-         AND calls.owner = rows.owner AND calls.epoch = rows.epoch AND calls.status IN ('ringing', 'answered') \
+         AND calls.owner = rows.owner AND calls.epoch = rows.epoch AND calls.outcome IS NULL \
          RETURNING calls.id AS id"
     );
     let read = serde_json::to_string(some).map_err(|error| DbErr::Json(error.to_string()))?;

@@ -2,7 +2,7 @@
 
 use sea_orm::{
     entity::prelude::*,
-    sea_query::{Expr, SimpleExpr},
+    sea_query::{Expr, ExprTrait, SimpleExpr},
 };
 
 use crate::values::{
@@ -60,18 +60,19 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// Running calls, found in the partial index for them. The states are literals in the statement: with bound values
-/// neither database would use such an index.
+/// Running calls, found in the partial indexes for them. The column `outcome` is made from `status` by the database, and is
+/// read by conditions only.
 pub fn unfinished() -> SimpleExpr {
-    Expr::cust("status IN ('ringing', 'answered')")
+    Expr::cust("outcome IS NULL")
 }
 
-/// Calls that are over, found in their partial indexes; as literals for the same reason.
-pub fn over() -> SimpleExpr {
-    Expr::cust("status IN ('ended', 'dropped', 'failed')")
+/// Calls that ended with this status, found in the indexes of calls that are over.
+pub fn ended_as(status: CallStatus) -> SimpleExpr {
+    Expr::col("outcome").eq(status)
 }
 
-/// Calls without a caller's number, found in their partial indexes; as a literal for the same reason.
+/// Calls without a caller's number, found in their partial indexes. The condition is a literal: with a bound value neither
+/// database would use such an index.
 pub fn nameless() -> SimpleExpr {
     Expr::cust("substr(caller_number, 1, 1) <> '+'")
 }

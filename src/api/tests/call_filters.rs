@@ -92,12 +92,12 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
         ),
         asked(
             &[("agentId", &well), ("status", &"failed")],
-            "calls_agent_over",
+            "calls_agent_outcome",
             0,
         ),
         asked(
             &[("phoneNumberId", &first), ("status", &"dropped")],
-            "calls_number_over",
+            "calls_number_outcome",
             0,
         ),
         asked(
@@ -112,7 +112,7 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
         ),
         asked(
             &[("agentId", &well), ("status", &"answered")],
-            "calls_tenant_status",
+            "calls_tenant_outcome",
             0,
         ),
         asked(
@@ -131,17 +131,17 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
         ),
         asked(
             &[("callerNumber", &"anonymous"), ("status", &"ended")],
-            "calls_nameless_over",
+            "calls_nameless_outcome",
             0,
         ),
         asked(
             &[("phoneNumberId", &second), ("status", &"ended")],
-            "calls_number_over",
+            "calls_number_outcome",
             0,
         ),
         asked(
             &[("agentId", &ill), ("status", &"ended"), ("from", &recently)],
-            "calls_agent_over",
+            "calls_agent_outcome",
             0,
         ),
         asked(

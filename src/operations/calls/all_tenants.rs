@@ -4,7 +4,7 @@ use dikala_entities::{
     AgentId, BridgeId, CallId, CallStatus, CallerNumber, DeliveryId, DeliveryStatus, EventId,
     EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber, PhoneNumberId, TenantId,
     WebhookId,
-    call::{Column, Entity, unfinished},
+    call::{Column, Entity, ended_as, unfinished},
     credit_hold, delivery, event,
 };
 use sea_orm::{
@@ -192,7 +192,10 @@ impl Filter {
 
     fn condition(&self) -> Condition {
         Condition::all()
-            .add_option(self.status.map(|status| Column::Status.eq(status)))
+            .add_option(self.status.map(|status| match status.is_final() {
+                true => ended_as(status),
+                false => Column::Status.eq(status),
+            }))
             .add_option(self.tenant.map(|tenant| Column::TenantId.eq(tenant)))
             .add_option(self.bridge.map(|bridge| Column::BridgeId.eq(bridge)))
             .add_option(self.did.clone().map(|did| Column::CalleeNumber.eq(did)))

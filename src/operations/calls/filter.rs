@@ -2,7 +2,7 @@
 //!
 //! A query with several filters is read by one index; the other filters are checked on each row. With a bad choice,
 //! the database reads many calls to find few. So the calls behind each candidate index are counted first, up to
-//! [`COUNTED_MAX`]. The first index with fewer calls is used, otherwise the one whose counted calls reach back
+//! [`COUNTED_MAX`] (of running calls: all). The first index with fewer calls is used, otherwise the one whose counted calls reach back
 //! furthest. The databases cannot choose: SQLite has no statistics and must be told, PostgreSQL plans a statement
 //! before it knows the bound values.
 
@@ -12,7 +12,7 @@ use dikala_entities::{
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, PartialModelTrait, QueryFilter,
     QueryOrder, QuerySelect, QueryTrait, Select, Statement,
-    sea_query::{BinOper, Expr, ExprTrait, SimpleExpr, Value},
+    sea_query::{BinOper, Expr, ExprTrait, Value},
 };
 use serde_json::Value as Json;
 
@@ -36,9 +36,10 @@ enum CallAttribute {
     Nameless,
     Agent,
     Number,
-    Status,
-    /// The status, if it is one of [`call::over`].
-    Over,
+    /// The status of a running call.
+    Running,
+    /// The status with which a call ended.
+    Outcome,
 }
 
 impl CallAttribute {
@@ -46,17 +47,7 @@ impl CallAttribute {
     const fn wider(self) -> Option<Self> {
         match self {
             Self::Nameless => Some(Self::Caller),
-            Self::Over => Some(Self::Status),
-            Self::Caller | Self::Agent | Self::Number | Self::Status => None,
-        }
-    }
-
-    /// The condition of the partial indexes that hold only such calls.
-    fn own_words(self) -> Option<SimpleExpr> {
-        match self {
-            Self::Nameless => Some(call::nameless()),
-            Self::Over => Some(call::over()),
-            Self::Caller | Self::Agent | Self::Number | Self::Status => None,
+            Self::Caller | Self::Agent | Self::Number | Self::Running | Self::Outcome => None,
         }
     }
 }
@@ -69,7 +60,8 @@ struct Index {
 }
 
 /// The most selective first.
-const INDEXES: [Index; 10] = [
+const INDEXES: [Index; 11] = [
+    Index::new("calls_tenant_outcome", &[CallAttribute::Running]),
     Index::new(
         "calls_nameless_agent",
         &[CallAttribute::Nameless, CallAttribute::Agent],
@@ -79,23 +71,23 @@ const INDEXES: [Index; 10] = [
         &[CallAttribute::Nameless, CallAttribute::Number],
     ),
     Index::new(
-        "calls_nameless_over",
-        &[CallAttribute::Nameless, CallAttribute::Over],
+        "calls_nameless_outcome",
+        &[CallAttribute::Nameless, CallAttribute::Outcome],
     ),
     Index::new("calls_tenant_caller", &[CallAttribute::Caller]),
     Index::new(
-        "calls_agent_over",
-        &[CallAttribute::Agent, CallAttribute::Over],
+        "calls_agent_outcome",
+        &[CallAttribute::Agent, CallAttribute::Outcome],
     ),
     Index::new(
-        "calls_number_over",
-        &[CallAttribute::Number, CallAttribute::Over],
+        "calls_number_outcome",
+        &[CallAttribute::Number, CallAttribute::Outcome],
     ),
     Index::new(
         "calls_tenant_agent_number",
         &[CallAttribute::Agent, CallAttribute::Number],
     ),
-    Index::new("calls_tenant_status", &[CallAttribute::Status]),
+    Index::new("calls_tenant_outcome", &[CallAttribute::Outcome]),
     Index::new("calls_tenant_number", &[CallAttribute::Number]),
     Index::new("calls_tenant_agent", &[CallAttribute::Agent]),
 ];
@@ -217,8 +209,8 @@ impl CallFilter {
     /// The attributes that are filtered, besides the time.
     fn asked(&self) -> Vec<CallAttribute> {
         let status = self.status.map(|status| match status {
-            CallStatus::Ended | CallStatus::Dropped | CallStatus::Failed => CallAttribute::Over,
-            CallStatus::Ringing | CallStatus::Answered => CallAttribute::Status,
+            CallStatus::Ended | CallStatus::Dropped | CallStatus::Failed => CallAttribute::Outcome,
+            CallStatus::Ringing | CallStatus::Answered => CallAttribute::Running,
         });
         let caller = self
             .caller
@@ -280,8 +272,18 @@ impl CallFilter {
     fn by(&self, known: &[CallAttribute]) -> Condition {
         known.iter().fold(Condition::all(), |all, by| {
             let is = self.value(*by).map(|(column, value)| column.eq(value));
-            let words = (known.len() > 1).then(|| by.own_words()).flatten();
-            all.add_option(is).add_option(words)
+            match by {
+                CallAttribute::Outcome => all.add_option(self.status.map(call::ended_as)),
+                // Running calls are few; each is asked for its status.
+                CallAttribute::Running => all.add(call::unfinished()).add(self.looked_up(*by)),
+                CallAttribute::Nameless if known.len() > 1 => {
+                    all.add_option(is).add(call::nameless())
+                }
+                CallAttribute::Nameless
+                | CallAttribute::Caller
+                | CallAttribute::Agent
+                | CallAttribute::Number => all.add_option(is),
+            }
         })
     }
 
@@ -303,7 +305,7 @@ impl CallFilter {
             }
             CallAttribute::Agent => (call::Column::AgentId, self.agent?.into()),
             CallAttribute::Number => (call::Column::PhoneNumberId, self.number?.into()),
-            CallAttribute::Status | CallAttribute::Over => {
+            CallAttribute::Running | CallAttribute::Outcome => {
                 (call::Column::Status, self.status?.into())
             }
         })
@@ -383,26 +385,32 @@ mod tests {
 
     #[test]
     fn an_index_that_knows_less_than_another_is_left_out() {
-        use CallAttribute::{Agent, Caller, Nameless, Number, Over, Status};
+        use CallAttribute::{Agent, Caller, Nameless, Number, Outcome, Running};
 
         let table: &[(&[CallAttribute], &[&[CallAttribute]])] = &[
             (&[], &[]),
             (&[Agent], &[&[Agent]]),
-            (&[Over], &[&[Status]]),
+            (&[Outcome], &[&[Outcome]]),
+            (&[Running], &[&[Running]]),
             (&[Agent, Number], &[&[Agent, Number]]),
-            (&[Agent, Status], &[&[Status], &[Agent]]),
-            (&[Agent, Over], &[&[Agent, Over]]),
+            (&[Agent, Running], &[&[Running], &[Agent]]),
+            (&[Agent, Outcome], &[&[Agent, Outcome]]),
             (&[Caller, Number], &[&[Caller], &[Number]]),
             (&[Nameless], &[&[Caller]]),
             (&[Nameless, Agent], &[&[Nameless, Agent]]),
-            (&[Nameless, Over], &[&[Nameless, Over]]),
+            (&[Nameless, Outcome], &[&[Nameless, Outcome]]),
             (
                 &[Nameless, Agent, Number],
                 &[&[Nameless, Agent], &[Nameless, Number], &[Agent, Number]],
             ),
             (
-                &[Caller, Agent, Number, Over],
-                &[&[Caller], &[Agent, Over], &[Number, Over], &[Agent, Number]],
+                &[Caller, Agent, Number, Outcome],
+                &[
+                    &[Caller],
+                    &[Agent, Outcome],
+                    &[Number, Outcome],
+                    &[Agent, Number],
+                ],
             ),
         ];
         for (asked, indexes) in table {

@@ -272,9 +272,7 @@ async fn cut(form: FaultForm) {
     line.cut(true, 0);
     let patience = Duration::from_secs(limits.lost_after + 30);
     within(patience, "every call to be over", async || {
-        let open = fleet
-            .count("calls WHERE status IN ('ringing', 'answered')")
-            .await;
+        let open = fleet.count("calls WHERE outcome IS NULL").await;
         (open == 0).then_some(())
     })
     .await;

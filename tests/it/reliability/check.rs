@@ -16,10 +16,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 
 /// Rows that must be gone when no call is active: table and condition.
 const OPEN: [(&str, &str); 5] = [
-    (
-        "open calls",
-        "calls WHERE status IN ('ringing', 'answered')",
-    ),
+    ("open calls", "calls WHERE outcome IS NULL"),
     ("open holds", "credit_holds WHERE settled_at IS NULL"),
     ("waiting commands", "bridge_commands WHERE TRUE"),
     ("functions under way", "invocation_claims WHERE TRUE"),

@@ -19,7 +19,7 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(30);
 
 /// SQL for the running calls that a node owns.
 fn owned_by(node: &str) -> String {
-    format!("calls WHERE owner = '{node}' AND status IN ('ringing', 'answered')")
+    format!("calls WHERE owner = '{node}' AND outcome IS NULL")
 }
 
 /// The time until a dead node owns nothing.

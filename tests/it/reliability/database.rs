@@ -135,8 +135,7 @@ async fn one_is_cut(form: FaultForm) {
     let away = form.away(18);
     link.go_dark();
     sleep(away).await;
-    let of_the_cut =
-        format!("calls WHERE owner = '{before}' AND status IN ('ringing', 'answered')");
+    let of_the_cut = format!("calls WHERE owner = '{before}' AND outcome IS NULL");
     eventually("the other to have all of it", async || {
         (fleet.count(&of_the_cut).await == 0).then_some(())
     })

@@ -189,9 +189,7 @@ async fn asynchronous(form: FaultForm) {
                     .await;
             }
             sleep(Duration::from_secs(2)).await;
-            let open = fleet
-                .count("calls WHERE status IN ('ringing', 'answered')")
-                .await;
+            let open = fleet.count("calls WHERE outcome IS NULL").await;
             (open == 0).then_some(())
         },
     )

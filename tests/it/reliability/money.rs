@@ -39,9 +39,7 @@ async fn last_minutes(form: FaultForm) {
         "a minute for each"
     );
     within(OVER_WITHIN, "every call to be cut", async || {
-        let open = fleet
-            .count("calls WHERE status IN ('ringing', 'answered')")
-            .await;
+        let open = fleet.count("calls WHERE outcome IS NULL").await;
         (open == 0).then_some(())
     })
     .await;

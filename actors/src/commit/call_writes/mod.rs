@@ -187,7 +187,7 @@ fn update_calls(mut updates: Vec<&CallUpdate>) -> BatchWrite {
     let assignments = UPDATED.map(|(name, _)| format!("{name} = rows.{name}"));
     let sql = format!(
         "UPDATE calls SET {} FROM {{rows}} WHERE calls.id = rows.id AND calls.owner = rows.owner \
-         AND calls.epoch = rows.epoch AND calls.status = rows.was AND (calls.status IN ('ringing', 'answered') \
+         AND calls.epoch = rows.epoch AND calls.status = rows.was AND (calls.outcome IS NULL \
          OR calls.last_sign_at = rows.last_sign_was)",
         assignments.join(", ")
     );

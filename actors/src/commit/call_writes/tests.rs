@@ -368,3 +368,24 @@ async fn each_tenants_events_are_in_the_order_of_their_commits() {
         }
     }
 }
+
+/// Otherwise PostgreSQL writes an entry into every index whenever a call is answered.
+#[actix::test]
+async fn no_index_contains_a_column_that_changes_while_a_call_runs() {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
+        return;
+    };
+    let defined = "SELECT indexdef FROM pg_catalog.pg_indexes WHERE tablename = 'calls'";
+    let rows = store
+        .reader()
+        .query_all_raw(Statement::from_string(store.backend(), defined))
+        .await
+        .expect("is read");
+    assert!(rows.len() > 10, "there are {}", rows.len());
+    for row in rows {
+        let index: String = row.try_get("", "indexdef").expect("a text");
+        let mut words = index.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        let changes = |word: &str| UPDATED.iter().any(|(column, _)| *column == word);
+        assert_eq!(words.find(|word| changes(word)), None, "{index}");
+    }
+}
