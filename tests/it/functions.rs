@@ -458,7 +458,8 @@ async fn an_outcome_that_is_written_while_the_claim_is_waited_for_is_told() {
         );
         other.execute(&script).await;
     });
-    let locks = "pg_locks WHERE mode = 'AccessExclusiveLock' AND granted AND relation = 'invocation_claims'::regclass";
+    let locks = "pg_locks JOIN pg_stat_activity USING (pid) WHERE mode = 'AccessExclusiveLock' AND granted \
+                 AND relation = 'invocation_claims'::regclass AND datname = current_database()";
     eventually("the claims to be locked", async || {
         (store.count(locks).await > 0).then_some(())
     })

@@ -150,7 +150,7 @@ async fn who_signs_in_while_another_password_is_set_has_the_wrong_one() {
             .await
             .unwrap();
         eventually("it compared, and waits", async || {
-            let waiting = database.count("pg_locks WHERE NOT granted").await;
+            let waiting = database.count("pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = current_database()").await;
             (waiting > 0).then_some(())
         })
         .await;

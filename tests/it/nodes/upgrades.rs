@@ -144,7 +144,9 @@ async fn a_step_of_the_schema_does_not_wait_for_a_dump() {
             .await;
     });
     eventually("the dump to begin", async || {
-        let has = "SELECT mode FROM pg_locks WHERE relation = 'calls'::regclass AND mode = 'AccessShareLock'";
+        // The view shows all databases, and in each of them the table has the same number.
+        let has = "SELECT mode FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE relation = 'calls'::regclass \
+                   AND mode = 'AccessShareLock' AND datname = current_database()";
         (!store.rows::<1>(has).await.is_empty()).then_some(())
     })
     .await;

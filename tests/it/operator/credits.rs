@@ -260,7 +260,7 @@ async fn a_booking_that_lost_its_key_books_nothing() {
     held.execute_unprepared(hold).await.unwrap();
     let lose = async {
         eventually("the booking waits", async || {
-            let waiting = database.count("pg_locks WHERE NOT granted").await;
+            let waiting = database.count("pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = current_database()").await;
             (waiting > 0).then_some(())
         })
         .await;
