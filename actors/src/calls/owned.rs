@@ -104,9 +104,11 @@ impl OwnedCall {
     pub(super) fn rules(&self) -> CallLimits {
         let rules = self.deps.rules;
         let seen_at = self.last_seen().max(self.state.seen_at);
+        // Silence counts from then on, so what came before is not excused once more.
+        let since = seen_at.max(self.state.resumed_at);
         let bridges = &self.deps.bridges;
-        let unheard_ms = bridges.unheard_ms_since(seen_at)
-            + bridges.unread_ms_since(self.row.bridge_id, seen_at);
+        let unheard_ms =
+            bridges.unheard_ms_since(since) + bridges.unread_ms_since(self.row.bridge_id, since);
         CallLimits {
             lost_after_ms: rules.lost_after_ms + unheard_ms,
             ..rules
