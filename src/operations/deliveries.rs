@@ -218,10 +218,6 @@ pub async fn resend_now(
 
 /// Makes a delivery due now, whatever its state.
 async fn make_due(txn: &Transaction, row: &mut delivery::Model, now: Millis) -> Result<(), DbErr> {
-    // A pending delivery keeps its lease: its holder may be about to attempt it, and it must not go out twice.
-    if row.status != DeliveryStatus::Pending {
-        row.lease_owner = None;
-    }
     row.status = DeliveryStatus::Pending;
     row.next_attempt_at = Some(row.next_attempt_at.map_or(now, |due| due.min(now)));
     row.completed_at = None;

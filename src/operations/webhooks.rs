@@ -2,6 +2,7 @@
 
 pub mod health;
 
+use dikala_actors::webhooks::{delete_free_cursor, new_cursor};
 use dikala_entities::{
     AuditAction, EventKind, Millis, OfTenant, OutboundUrl, Secret, SecretPlace, WebhookId,
     described, tenant,
@@ -207,6 +208,7 @@ pub async fn create(
     webhook::Entity::insert(row.clone().into_active_model())
         .exec_without_returning(&*write)
         .await?;
+    new_cursor(&*write, row.id, row.tenant_id).await?;
     let change = AuditChange::new(AuditAction::WebhookCreate, row.id);
     write.record(row.tenant_id, change).await?;
     let path = format!("{BASE}/webhooks/{}", row.id);
@@ -292,6 +294,7 @@ pub async fn delete(
     let mut write = context.begin().await?;
     let row = lock(&write, id.0).await?;
     webhook::Entity::delete_by_id(row.id).exec(&*write).await?;
+    delete_free_cursor(&*write, row.id).await?;
     let change = AuditChange::new(AuditAction::WebhookDelete, row.id);
     write.record(row.tenant_id, change).await?;
     let done = write.commit(NoContent(row.id)).await?;

@@ -355,8 +355,8 @@ impl Sql {
         let tenant = Self::tenant_of(&call);
         format!(
             "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, next_attempt_at, \
-             lease_owner, is_test, created_at) SELECT {}, {}, {}, {}, {}, {}, 'pending', 1, \
-             CASE WHEN {tenant} < {BIG_TENANTS} THEN {now} - 1000 ELSE {now} + {DAY_MS} + n END, '{NODE}', FALSE, {} {}",
+             is_test, created_at) SELECT {}, {}, {}, {}, {}, {}, 'pending', 1, \
+             CASE WHEN {tenant} < {BIG_TENANTS} THEN {now} - 1000 ELSE {now} + {DAY_MS} + n END, FALSE, {} {}",
             self.id("dlv", "n"),
             self.id("ten", &tenant),
             self.id("wh", &tenant),

@@ -75,6 +75,8 @@ pub fn event(tenant: TenantId, at: Millis) -> event::Model {
         body: "{}".to_owned(),
         position: None,
         is_test: false,
+        announced_at: None,
+        subscribers: None,
     }
 }
 
@@ -91,7 +93,6 @@ pub fn delivery(event: &event::Model, webhook: WebhookId) -> delivery::Model {
         status: DeliveryStatus::Pending,
         attempts: 0,
         next_attempt_at: None,
-        lease_owner: None,
         is_test: event.is_test,
         created_at: at,
         completed_at: None,

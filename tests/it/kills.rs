@@ -27,9 +27,12 @@ struct KilledProcess {
     at: Instant,
     /// Number of requests received by then, from all processes.
     requests: usize,
-    /// Pending deliveries in the store: id and webhook.
-    pending: HashMap<String, String>,
+    /// Deliveries that were not recorded, with the paths of their endpoints.
+    pending: HashMap<OwedDelivery, String>,
 }
+
+/// An event and a webhook.
+type OwedDelivery = [String; 2];
 
 #[rstest]
 #[actix_web::test]
@@ -64,7 +67,7 @@ async fn kills_lose_nothing_and_repeat_only_what_was_in_flight(
             (world.receiver.total() >= wanted).then_some(())
         })
         .await;
-        let killed = kill(&mut world).await;
+        let killed = kill(&mut world, &hooks).await;
         world.server.restart();
         goes_on(&world.receiver, &killed, Instant::now()).await;
         kills.push(killed);
@@ -72,7 +75,14 @@ async fn kills_lose_nothing_and_repeat_only_what_was_in_flight(
     every_event_arrives(&world, &hooks).await;
     assert_eq!(world.server.terminate().await, 0);
     let requests = world.receiver.settled().await;
-    only_what_was_in_flight_arrives_twice(&requests, &kills);
+    only_what_was_in_flight_arrives_twice(&requests, &hooks, &kills);
+}
+
+/// The delivery of a request.
+fn owed(request: &ReceivedRequest, hooks: &HashMap<String, String>) -> Option<OwedDelivery> {
+    let event = request.headers.get("webhook-id")?;
+    let (hook, _) = hooks.iter().find(|(_, path)| **path == request.path)?;
+    Some([event.clone(), hook.clone()])
 }
 
 /// Calls ring, are answered and end, many at a time, until the server is gone.
@@ -112,16 +122,19 @@ async fn call_again_and_again(bridge: Rc<TestBridge>, did: String) {
     }
 }
 
-async fn kill(world: &mut TestWorld) -> KilledProcess {
+async fn kill(world: &mut TestWorld, hooks: &HashMap<String, String>) -> KilledProcess {
     world.server.kill9();
     let at = Instant::now();
     let requests = world.receiver.settled().await.len();
-    let pending = "SELECT id, webhook_id FROM deliveries WHERE status = 'pending'";
-    let pending = world.server.installation.store.rows(pending).await;
+    let pending = "SELECT e.id, w.id FROM events e JOIN webhooks w ON w.tenant_id = e.tenant_id \
+        LEFT JOIN deliveries d ON d.event_id = e.id AND d.webhook_id = w.id \
+        WHERE e.subscribers LIKE '%' || w.id || '%' AND (d.id IS NULL OR d.status = 'pending')";
+    let pending: Vec<OwedDelivery> = world.server.installation.store.rows(pending).await;
+    let path = |owed: OwedDelivery| Some((owed.clone(), hooks.get(&owed[1])?.clone()));
     KilledProcess {
         at,
         requests,
-        pending: pending.into_iter().map(|[id, hook]| (id, hook)).collect(),
+        pending: pending.into_iter().filter_map(path).collect(),
     }
 }
 
@@ -132,8 +145,7 @@ async fn goes_on(receiver: &TenantServer, killed: &KilledProcess, ready: Instant
     let mut last = ready;
     eventually("endpoints to get what was left", async || {
         for request in receiver.since(killed.requests) {
-            let hook = request.delivery().and_then(|id| killed.pending.get(id));
-            if hook.is_some_and(|hook| waiting.remove(hook)) {
+            if waiting.remove(&request.path) {
                 last = last.max(request.arrived);
             }
         }
@@ -170,26 +182,30 @@ async fn every_event_arrives(world: &TestWorld, hooks: &HashMap<String, String>)
 
 /// Asserts that no process sends a delivery twice. A delivery sent by two processes was unrecorded when the first
 /// was killed: its request was in flight, or its answer had just arrived.
-fn only_what_was_in_flight_arrives_twice(requests: &[ReceivedRequest], kills: &[KilledProcess]) {
+fn only_what_was_in_flight_arrives_twice(
+    requests: &[ReceivedRequest],
+    hooks: &HashMap<String, String>,
+    kills: &[KilledProcess],
+) {
     let process = |request: usize| kills.partition_point(|killed| killed.requests <= request);
     let mut last_sent = HashMap::new();
     let mut repeated = vec![Vec::new(); kills.len()];
     for (number, request) in requests.iter().enumerate() {
-        let Some(id) = request.delivery() else {
+        let Some(owed) = owed(request, hooks) else {
             continue;
         };
-        let Some(before) = last_sent.insert(id, number) else {
+        let Some(before) = last_sent.insert(owed.clone(), number) else {
             continue;
         };
         assert_ne!(
             process(before),
             process(number),
-            "{id} was sent twice by one process"
+            "{owed:?} was sent twice by one process"
         );
         for killed in &kills[process(before)..process(number)] {
             assert!(
-                killed.pending.contains_key(id),
-                "{id} was sent again although it was recorded"
+                killed.pending.contains_key(&owed),
+                "{owed:?} was sent again although it was recorded"
             );
         }
         repeated[process(before)].push(&requests[before]);

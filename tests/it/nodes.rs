@@ -77,11 +77,11 @@ impl Nodes {
         (owner.clone(), epoch.clone())
     }
 
-    /// Gives node A the lane of a webhook that has no deliveries yet, however slow A is.
+    /// Gives node A the cursor of a webhook that has no deliveries yet, however slow A is.
     async fn deliver_at_a(&self, webhook: &str) {
         let a = id_of(&self.a.server).await;
         let take = format!(
-            "INSERT INTO webhook_lanes (webhook_id, node) VALUES ('{webhook}', '{a}') RETURNING node"
+            "UPDATE webhook_cursors SET node = '{a}' WHERE webhook_id = '{webhook}' RETURNING node"
         );
         assert_eq!(self.rows::<1>(&take).await, [[a]]);
     }

@@ -335,9 +335,9 @@ async fn fail(world: &TestWorld, webhook: &str, at_seconds: &[u64]) -> BTreeSet<
         .collect();
     let sql = format!(
         "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
-            next_attempt_at, lease_owner, is_test, created_at, completed_at) \
+            next_attempt_at, is_test, created_at, completed_at) \
         SELECT v.column1, d.tenant_id, '{webhook}', d.event_id, d.call_id, d.kind, 'failed', 11, \
-            NULL, NULL, false, v.column2, v.column2 \
+            NULL, false, v.column2, v.column2 \
         FROM (VALUES {}) AS v, (SELECT * FROM deliveries LIMIT 1) AS d",
         values.join(", ")
     );

@@ -9,7 +9,6 @@ use crate::events::{outbox::NewEvent, payload::Payload};
 fn event(call: &call::Model, at: Millis, now: Millis, data: &Payload<'_>) -> NewEvent {
     NewEvent {
         trace: call.traceparent.clone(),
-        has_moved: call.epoch > 1,
         ..NewEvent::new(call.tenant_id, Some(call.id), at, now, data)
     }
 }

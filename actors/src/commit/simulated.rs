@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use dikala_entities::{CallId, Millis, TenantId, call, credit_hold};
+use dikala_entities::{CallId, DeliveryId, Millis, TenantId, call, credit_hold};
 use tokio::sync::{
     mpsc::{self, UnboundedReceiver, UnboundedSender},
     oneshot,
@@ -20,7 +20,10 @@ use super::{
     call_writes::{CallUpdate, CallWrite, CommitEntry, Obstacle, StoredState},
 };
 use crate::{
-    events::outbox::{AHEAD_MS_MAX, Dispatch, NewEvent},
+    events::{
+        outbox::{AHEAD_MS_MAX, Dispatch, NewEvent},
+        sequences::LogPlace,
+    },
     ledger::{
         Item, LedgerError, PostingOutcome,
         plan::{LedgerRows, credit_key},
@@ -30,8 +33,7 @@ use crate::{
         clock::Clock,
         simulated::{
             clock::NodeClock,
-            ids::Ids,
-            tables::{CallChange, DeliveryRow, DeliveryState, EventRow, Flaw, Tables},
+            tables::{CallChange, EventRow, Flaw, Tables},
             wire::{NoAnswer, SimulatedNetwork},
         },
     },
@@ -59,7 +61,6 @@ pub(crate) struct SimulatedLedger {
     pub(crate) wire: SimulatedNetwork<Tables>,
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) node: Membership,
-    pub(crate) ids: Ids,
     flaw: Option<Flaw>,
 }
 
@@ -91,7 +92,6 @@ impl SimulatedLedger {
         wire: SimulatedNetwork<Tables>,
         clock: Arc<NodeClock>,
         node: Membership,
-        ids: Ids,
         flaw: Option<Flaw>,
     ) -> (Self, CommitHandle) {
         let (asks, waiting) = mpsc::unbounded_channel();
@@ -112,7 +112,6 @@ impl SimulatedLedger {
             wire,
             clock,
             node,
-            ids,
             flaw,
         };
         (ledger, handle)
@@ -177,9 +176,8 @@ impl SimulatedLedger {
             if let Some(dispatches) = written {
                 if self.flaw == Some(Flaw::ToldAfterwards) {
                     let node = self.node.id();
-                    let (ids, now) = (self.ids.clone(), self.clock.now());
-                    let told =
-                        move |tables: &mut Tables, _| tell(tables, &events, &node, &ids, now);
+                    let now = self.clock.now();
+                    let told = move |tables: &mut Tables, _| tell(tables, &events, &node, now);
                     announced = self.wire.ask("tell", told).await?;
                 } else {
                     announced = dispatches;
@@ -225,7 +223,6 @@ impl SimulatedLedger {
             before,
             entries: decided.entries.iter().flatten().cloned().collect(),
             node: self.node.id(),
-            ids: self.ids.clone(),
             now,
         };
         Ok((decided, write))
@@ -280,7 +277,6 @@ struct Write {
     before: LedgerRows,
     entries: Vec<Arc<CommitEntry>>,
     node: Arc<str>,
-    ids: Ids,
     now: Millis,
 }
 
@@ -318,7 +314,7 @@ impl Write {
             return Some(Vec::new());
         }
         let events = self.events();
-        Some(tell(tables, &events, &self.node, &self.ids, self.now))
+        Some(tell(tables, &events, &self.node, self.now))
     }
 
     fn books_are_as_read(&self, tables: &Tables) -> bool {
@@ -429,35 +425,29 @@ impl Write {
     }
 }
 
-/// Writes events with their deliveries, as [`outbox`](crate::events::outbox) does.
-fn tell(
-    tables: &mut Tables,
-    events: &[NewEvent],
-    node: &str,
-    ids: &Ids,
-    now: Millis,
-) -> Vec<Dispatch> {
+/// Writes events with their subscribers, as [`outbox`](crate::events::outbox) does.
+fn tell(tables: &mut Tables, events: &[NewEvent], node: &str, now: Millis) -> Vec<Dispatch> {
     let tenants: BTreeSet<TenantId> = events.iter().map(|event| event.tenant).collect();
-    let due_at: BTreeMap<TenantId, Millis> = tenants
+    let announced_at: BTreeMap<TenantId, Millis> = tenants
         .into_iter()
         .map(|tenant| (tenant, stamp(tables, tenant, node, now)))
         .collect();
     let mut dispatches = Vec::new();
     for event in events {
-        let due_at = due_at[&event.tenant];
+        let announced_at = announced_at[&event.tenant];
+        let webhooks = tables.webhooks.get(&event.tenant).cloned();
         let position = tables.positions.entry(event.tenant).or_default();
         position.last += 1;
-        let position = position.last;
-        tables.events.push(EventRow {
-            id: event.id,
-            call: event.call,
-            kind: event.kind,
-            position,
-        });
-        let webhooks = tables.webhooks.get(&event.tenant).cloned();
+        let mut subscribers = BTreeMap::new();
         for webhook in webhooks.unwrap_or_default() {
-            let dispatch = Dispatch {
-                delivery: ids.next("dlv", due_at),
+            let place = position.sequences.entry(webhook).or_default();
+            *place = LogPlace {
+                sequence: place.sequence + 1,
+                position: position.last,
+            };
+            subscribers.insert(webhook, place.sequence);
+            dispatches.push(Dispatch {
+                delivery: DeliveryId::of(announced_at, place.sequence, event.id, webhook),
                 webhook,
                 tenant: event.tenant,
                 event: event.id,
@@ -467,23 +457,18 @@ fn tell(
                 attempts: 0,
                 is_test: false,
                 trace: None,
-                has_moved: event.has_moved,
-            };
-            let row = DeliveryRow {
-                webhook,
-                tenant: event.tenant,
-                event: event.id,
-                kind: event.kind,
-                call: event.call,
-                state: DeliveryState::Pending,
-                attempts: 0,
-                next_attempt_at: due_at,
-                lease_owner: Some(node.to_owned()),
-                created: due_at,
-            };
-            tables.deliveries.insert(dispatch.delivery, row);
-            dispatches.push(dispatch);
+                place: Some(*place),
+            });
         }
+        tables.events.push(EventRow {
+            id: event.id,
+            call: event.call,
+            kind: event.kind,
+            position: position.last,
+            tenant: event.tenant,
+            announced_at,
+            subscribers,
+        });
     }
     dispatches
 }

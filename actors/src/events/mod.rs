@@ -1,7 +1,8 @@
-//! Events. [`payload`] defines their data, [`outbox`] writes them and their deliveries in the transaction of their
-//! cause, [`followers`] wakes the readers of live events.
+//! Events. [`payload`] defines their data, [`outbox`] writes them with their subscribers in the transaction of their
+//! cause ([`sequences`] numbers them), [`followers`] wakes the readers of live events.
 
 pub mod followers;
 pub mod outbox;
 pub mod payload;
 pub mod remote_events;
+pub mod sequences;

@@ -1,5 +1,8 @@
-//! The outbox: an event and its delivery rows are written in the transaction of their cause, so neither exists
-//! without the other. Deliveries start after the commit; losing that wake-up loses no event.
+//! The outbox: an event is written in the transaction of its cause, with the webhooks that subscribed to it. Deliveries
+//! start after the commit; losing that wake-up loses no event.
+//!
+//! Each webhook counts the events that it subscribed to (its sequence), without gaps. So the node that delivers notices
+//! an event that it did not hear of, and reads it from the table.
 //!
 //! Each event gets a position in the order of its tenant's commits. Positions come from a row of the tenant. It is
 //! locked when it is read ([`read_positions`]), or it is remembered from the last commit; either way it is written only
@@ -23,6 +26,7 @@ use serde::Serialize;
 use super::{
     followers::Followers,
     payload::{Payload, SampleCall},
+    sequences::{LogPlace, Sequences, read_sequences, sequences_text, subscribers_text},
 };
 
 /// Maximum lead of a tenant's last stamp over a node's clock, in milliseconds, with which that node goes on from the
@@ -43,8 +47,6 @@ pub struct NewEvent {
     pub is_test: bool,
     /// The trace of the call, if there is one.
     pub trace: Option<TraceParent>,
-    /// The call has been at another node, whose earlier deliveries for it may still be pending.
-    pub has_moved: bool,
 }
 
 impl NewEvent {
@@ -77,7 +79,6 @@ impl NewEvent {
             body: body.into(),
             is_test: false,
             trace: None,
-            has_moved: false,
         }
     }
 
@@ -106,12 +107,11 @@ pub struct Dispatch {
     pub is_test: bool,
     /// The trace of its attempts.
     pub trace: Option<TraceParent>,
-    /// Another node may have announced an event of this call before. The delivery is then read from the table, in the
-    /// order of the commits.
-    pub has_moved: bool,
+    /// Its place in the log of events, if no row of the delivery was read.
+    pub place: Option<LogPlace>,
 }
 
-/// Deliveries that were just committed. A dispatcher without room for them finds them in the table later.
+/// Deliveries that were just committed. A dispatcher without room for them finds their events in the table later.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Deliver(pub Vec<Dispatch>);
@@ -139,7 +139,7 @@ impl EventRecipients {
         if let Some(deliver) = &self.deliver
             && !announced.dispatches.is_empty()
         {
-            // A full mailbox costs time only: the dispatcher also reads the table.
+            // A full mailbox costs time only: the dispatcher also reads the log.
             let _ = deliver.try_send(Deliver(announced.dispatches));
         }
     }
@@ -148,9 +148,8 @@ impl EventRecipients {
 /// The writes for events, and the notifications to send after their commit.
 #[derive(Debug, Default)]
 pub struct Announcement {
-    /// The rows of the events, and one delivery for each active webhook that subscribed to their kind. This node owns
-    /// the deliveries, and its dispatcher hears of them after the commit. If another node delivers to the webhook,
-    /// that node finds them in the table.
+    /// The rows of the events, each with the active webhooks that subscribed to its kind. This node's dispatcher hears of
+    /// them after the commit. If another node delivers to a webhook, that node finds them in the log.
     pub writes: Vec<BatchWrite>,
     pub announced: AnnouncedEvents,
 }
@@ -166,15 +165,19 @@ pub(crate) struct EventPosition {
     /// later commit is not due earlier.
     stamped_at: Millis,
     webhooks: Subscriptions,
+    sequences: Sequences,
 }
 
-/// The active webhooks of a tenant and the kinds of events that they subscribed to.
+/// The webhooks of a tenant and the kinds of events that they subscribed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Subscriptions {
     /// As the database writes them, by which it finds out that they changed.
     text: Arc<str>,
-    webhooks: Arc<[(WebhookId, Vec<String>)]>,
+    webhooks: Arc<[Subscription]>,
 }
+
+/// A webhook, the kinds of events that it subscribed to, and whether it is active.
+type Subscription = (WebhookId, Vec<String>, bool);
 
 pub(crate) type EventPositions = BTreeMap<TenantId, EventPosition>;
 
@@ -227,54 +230,45 @@ pub(crate) fn announce(
     }
     let before = known.clone();
     let positions = known.positions_mut();
-    if !node.is_empty() {
-        for position in positions.values_mut() {
-            position.stamp(node, now);
-        }
+    for position in positions.values_mut() {
+        position.stamp(node, now);
     }
-    let rows = number(events, positions)?;
-    let mut deliveries = Vec::new();
+    let mut rows = Vec::with_capacity(events.len());
+    let mut dispatches = Vec::new();
     for event in events {
-        let Some(position) = positions.get(&event.tenant) else {
-            continue;
+        let position = next_position(positions, event.tenant)?;
+        let subscribers = position.subscribers(event.kind);
+        let place = |sequence| LogPlace {
+            sequence,
+            position: position.last,
         };
-        let due_at = match node {
-            "" => now,
-            _ => position.stamped_at,
-        };
-        let subscribed = |kinds: &[String]| kinds.iter().any(|kind| kind == event.kind.as_str());
-        let webhooks = position.webhooks.webhooks.iter();
-        let theirs = webhooks.filter(|(_, kinds)| subscribed(kinds));
-        deliveries.extend(theirs.map(|(webhook, _)| (dispatch(event, *webhook, due_at), due_at)));
+        let at = position.stamped_at;
+        let theirs = subscribers.iter();
+        dispatches.extend(theirs.map(|(webhook, n)| dispatch(event, *webhook, at, place(*n))));
+        rows.push(row_of_event(event, position.last, Some(at), &subscribers));
     }
-    let write_of_deliveries = write_of_deliveries(&deliveries, node);
     Ok(Announcement {
         writes: vec![
             write_of_positions(&before, positions),
             write_of_events(rows),
-            write_of_deliveries,
         ],
         announced: AnnouncedEvents {
-            dispatches: deliveries
-                .into_iter()
-                .map(|(dispatch, _)| dispatch)
-                .collect(),
+            dispatches,
             tenants: events.iter().map(|event| event.tenant).collect(),
         },
     })
 }
 
-/// The rows of events, each with the next position of its tenant.
-fn number(events: &[NewEvent], positions: &mut EventPositions) -> Result<Vec<Vec<Value>>, DbErr> {
-    let mut rows = Vec::with_capacity(events.len());
-    for event in events {
-        let position = positions.get_mut(&event.tenant);
-        let position = position
-            .ok_or_else(|| DbErr::RecordNotFound("a tenant's position of events".to_owned()))?;
-        position.last += 1;
-        rows.push(row_of_event(event, position.last));
-    }
-    Ok(rows)
+/// The position of a tenant after its next event.
+fn next_position(
+    positions: &mut EventPositions,
+    tenant: TenantId,
+) -> Result<&mut EventPosition, DbErr> {
+    let position = positions.get_mut(&tenant);
+    let position = position
+        .ok_or_else(|| DbErr::RecordNotFound("a tenant's position of events".to_owned()))?;
+    position.last += 1;
+    Ok(position)
 }
 
 impl EventPosition {
@@ -287,9 +281,29 @@ impl EventPosition {
             self.node = Arc::from(node);
         }
     }
+
+    /// The active webhooks that subscribed to this kind, each with the next number of its sequence.
+    fn subscribers(&mut self, kind: EventKind) -> Vec<(WebhookId, i64)> {
+        let webhooks = Arc::clone(&self.webhooks.webhooks);
+        self.sequences
+            .retain(|id, _| webhooks.iter().any(|(webhook, ..)| webhook == id));
+        let subscribed = webhooks
+            .iter()
+            .filter(|(_, kinds, is_active)| *is_active && kinds.iter().any(|k| k == kind.as_str()));
+        let position = self.last;
+        let mut next = |webhook: WebhookId| {
+            let place = self.sequences.entry(webhook).or_default();
+            *place = LogPlace {
+                sequence: place.sequence + 1,
+                position,
+            };
+            (webhook, place.sequence)
+        };
+        subscribed.map(|(webhook, ..)| next(*webhook)).collect()
+    }
 }
 
-/// Writes events with their deliveries in a batch of its own.
+/// Writes events with their subscribers in a batch of its own.
 pub async fn write(
     txn: &Transaction,
     events: &[NewEvent],
@@ -306,11 +320,13 @@ pub async fn write(
 pub async fn write_events(txn: &Transaction, events: &[NewEvent]) -> Result<(), DbErr> {
     let mut after = read_positions(txn, &tenants_of(events)).await?;
     let before = KnownPositions::Locked(after.clone());
-    let rows = write_of_events(number(events, &mut after)?);
-    written(
-        txn.write_all(&[write_of_positions(&before, &after), rows])
-            .await?,
-    )
+    let mut rows = Vec::with_capacity(events.len());
+    for event in events {
+        let position = next_position(&mut after, event.tenant)?.last;
+        rows.push(row_of_event(event, position, None, &[]));
+    }
+    let writes = [write_of_positions(&before, &after), write_of_events(rows)];
+    written(txn.write_all(&writes).await?)
 }
 
 pub(crate) fn tenants_of(events: &[NewEvent]) -> BTreeSet<TenantId> {
@@ -325,9 +341,9 @@ fn written(all: bool) -> Result<(), DbErr> {
     }
 }
 
-fn dispatch(event: &NewEvent, webhook: WebhookId, due_at: Millis) -> Dispatch {
+fn dispatch(event: &NewEvent, webhook: WebhookId, at: Millis, place: LogPlace) -> Dispatch {
     Dispatch {
-        delivery: DeliveryId::new(due_at),
+        delivery: DeliveryId::of(at, place.sequence, event.id, webhook),
         webhook,
         tenant: event.tenant,
         event: event.id,
@@ -337,15 +353,15 @@ fn dispatch(event: &NewEvent, webhook: WebhookId, due_at: Millis) -> Dispatch {
         attempts: 0,
         is_test: false,
         trace: event.trace.clone(),
-        has_moved: event.has_moved,
+        place: Some(place),
     }
 }
 
-/// The active webhooks of a tenant with their kinds, as the elements of a JSON array.
+/// The webhooks of a tenant with their kinds, as the elements of a JSON array.
 fn subscriptions_of(tenant: &str) -> String {
     format!(
-        "COALESCE((SELECT string_agg('[\"' || w.id || '\",' || w.events || ']', ',' ORDER BY w.id) FROM webhooks w \
-         WHERE w.tenant_id = {tenant} AND w.is_active), '')"
+        "COALESCE((SELECT string_agg('[\"' || w.id || '\",' || w.events || CASE WHEN w.is_active THEN ',true]' ELSE ',false]' END, \
+         ',' ORDER BY w.id) FROM webhooks w WHERE w.tenant_id = {tenant}), '')"
     )
 }
 
@@ -366,7 +382,7 @@ pub(crate) async fn read_positions(
     let sql = format!(
         "INSERT INTO event_positions (tenant_id, last) SELECT tenant_id, 0 FROM {} WHERE true ORDER BY tenant_id \
          ON CONFLICT (tenant_id) DO UPDATE SET last = event_positions.last \
-         RETURNING tenant_id, last, node, stamped_at, {} AS webhooks",
+         RETURNING tenant_id, last, node, stamped_at, sequences, {} AS webhooks",
         json_rows(backend, &[("tenant_id", ColumnType::Text)]),
         subscriptions_of("event_positions.tenant_id"),
     );
@@ -376,9 +392,10 @@ pub(crate) async fn read_positions(
     let mut positions = EventPositions::new();
     for row in read {
         let text: String = row.try_get("", "webhooks")?;
-        let webhooks: Vec<(WebhookId, Vec<String>)> = serde_json::from_str(&format!("[{text}]"))
+        let webhooks: Vec<Subscription> = serde_json::from_str(&format!("[{text}]"))
             .map_err(|error| DbErr::Json(error.to_string()))?;
         let node: String = row.try_get("", "node")?;
+        let sequences: String = row.try_get("", "sequences")?;
         let position = EventPosition {
             last: row.try_get("", "last")?,
             node: node.into(),
@@ -387,6 +404,7 @@ pub(crate) async fn read_positions(
                 text: text.into(),
                 webhooks: webhooks.into(),
             },
+            sequences: read_sequences(&sequences)?,
         };
         positions.insert(row.try_get("", "tenant_id")?, position);
     }
@@ -408,6 +426,8 @@ fn write_of_positions(before: &KnownPositions, after: &EventPositions) -> BatchW
             after.last.into(),
             after.node.to_string().into(),
             after.stamped_at.into(),
+            sequences_text(&before.sequences).into(),
+            sequences_text(&after.sequences).into(),
         ]
     });
     let columns = [
@@ -419,10 +439,14 @@ fn write_of_positions(before: &KnownPositions, after: &EventPositions) -> BatchW
         ("last", ColumnType::BigInt),
         ("node", ColumnType::Text),
         ("stamped_at", ColumnType::BigInt),
+        ("sequences_were", ColumnType::Text),
+        ("sequences", ColumnType::Text),
     ];
-    let mut sql = "UPDATE event_positions SET last = rows.last, node = rows.node, stamped_at = rows.stamped_at FROM {rows} \
+    let mut sql = "UPDATE event_positions SET last = rows.last, node = rows.node, stamped_at = rows.stamped_at, \
+                   sequences = rows.sequences FROM {rows} \
                    WHERE event_positions.tenant_id = rows.tenant_id AND event_positions.last = rows.last_was \
-                   AND event_positions.node = rows.node_was AND event_positions.stamped_at = rows.stamped_at_was"
+                   AND event_positions.node = rows.node_was AND event_positions.stamped_at = rows.stamped_at_was \
+                   AND event_positions.sequences = rows.sequences_were"
         .to_owned();
     if matches!(before, KnownPositions::Remembered(_)) {
         let now = subscriptions_of("rows.tenant_id");
@@ -431,7 +455,13 @@ fn write_of_positions(before: &KnownPositions, after: &EventPositions) -> BatchW
     BatchWrite::new(sql, &columns, rows.collect())
 }
 
-fn row_of_event(event: &NewEvent, position: i64) -> Vec<Value> {
+fn row_of_event(
+    event: &NewEvent,
+    position: i64,
+    announced_at: Option<Millis>,
+    subscribers: &[(WebhookId, i64)],
+) -> Vec<Value> {
+    let subscribed = (!subscribers.is_empty()).then(|| subscribers_text(subscribers));
     vec![
         event.id.into(),
         event.tenant.into(),
@@ -441,14 +471,17 @@ fn row_of_event(event: &NewEvent, position: i64) -> Vec<Value> {
         event.body.to_string().into(),
         position.into(),
         event.is_test.into(),
+        announced_at.filter(|_| subscribed.is_some()).into(),
+        subscribed.into(),
     ]
 }
 
-/// An event whose row exists was committed before, with its deliveries; only the answer was lost.
+/// An event whose row exists was committed before; only the answer was lost.
 fn write_of_events(rows: Vec<Vec<Value>>) -> BatchWrite {
-    let sql = "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, position, is_test) \
-               SELECT id, tenant_id, call_id, kind, occurred_at, body, position, is_test FROM {rows} WHERE true \
-               ON CONFLICT (id) DO NOTHING";
+    let sql = "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, position, is_test, announced_at, \
+               subscribers) \
+               SELECT id, tenant_id, call_id, kind, occurred_at, body, position, is_test, announced_at, subscribers \
+               FROM {rows} WHERE true ON CONFLICT (id) DO NOTHING";
     let columns = [
         ("id", ColumnType::Text),
         ("tenant_id", ColumnType::Text),
@@ -458,38 +491,8 @@ fn write_of_events(rows: Vec<Vec<Value>>) -> BatchWrite {
         ("body", ColumnType::Text),
         ("position", ColumnType::BigInt),
         ("is_test", ColumnType::Boolean),
+        ("announced_at", ColumnType::BigInt),
+        ("subscribers", ColumnType::Text),
     ];
     BatchWrite::new(sql, &columns, rows)
-}
-
-fn write_of_deliveries(dispatches: &[(Dispatch, Millis)], node: &str) -> BatchWrite {
-    // Events announced by no node have no owner.
-    let lease_owner = (!node.is_empty()).then(|| node.to_owned());
-    let row = |(dispatch, due_at): &(Dispatch, Millis)| {
-        vec![
-            dispatch.delivery.into(),
-            dispatch.tenant.into(),
-            dispatch.webhook.into(),
-            dispatch.event.into(),
-            dispatch.call.into(),
-            dispatch.kind.into(),
-            (*due_at).into(),
-            lease_owner.clone().into(),
-        ]
-    };
-    let sql = "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
-               next_attempt_at, lease_owner, is_test, created_at) \
-               SELECT id, tenant_id, webhook_id, event_id, call_id, kind, 'pending', 0, now, lease_owner, \
-               false, now FROM {rows}";
-    let columns = [
-        ("id", ColumnType::Text),
-        ("tenant_id", ColumnType::Text),
-        ("webhook_id", ColumnType::Text),
-        ("event_id", ColumnType::Text),
-        ("call_id", ColumnType::Text),
-        ("kind", ColumnType::Text),
-        ("now", ColumnType::BigInt),
-        ("lease_owner", ColumnType::Text),
-    ];
-    BatchWrite::new(sql, &columns, dispatches.iter().map(row).collect())
 }

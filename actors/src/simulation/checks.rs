@@ -144,7 +144,13 @@ pub(super) fn all_is_done(tables: &Tables) -> bool {
     let over = tables.calls.values().all(|row| row.status.is_final());
     let settled = tables.holds.values().all(|hold| hold.settled_at.is_some());
     let mut deliveries = tables.deliveries.values();
-    over && settled && deliveries.all(|row| row.state != DeliveryState::Pending)
+    let subscribed: usize = tables
+        .events
+        .iter()
+        .map(|event| event.subscribers.len())
+        .sum();
+    let is_written = tables.deliveries.len() == subscribed;
+    over && settled && is_written && deliveries.all(|row| row.state != DeliveryState::Pending)
 }
 
 /// The invariants at the end.

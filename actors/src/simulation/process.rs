@@ -107,13 +107,8 @@ impl SimulatedProcess {
         let (outside, posts) = SimulatedNetwork::new();
         let (tasks, ids) = (Tasks::default(), Ids::of(number));
         let member = node::member(&clock);
-        let (ledger, handle) = SimulatedLedger::new(
-            wire.clone(),
-            Arc::clone(&clock),
-            member.clone(),
-            ids.clone(),
-            start.flaw,
-        );
+        let (ledger, handle) =
+            SimulatedLedger::new(wire.clone(), Arc::clone(&clock), member.clone(), start.flaw);
         let bridges = Arc::new(Bridges::new(clock.clone()));
         let deps = CallDeps {
             clock: clock.clone(),

@@ -7,14 +7,14 @@ mod recording;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     panic::AssertUnwindSafe,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use dikala_entities::{DeliveryId, Millis, WebhookId, webhook};
+use dikala_entities::{Millis, TenantId, WebhookId, webhook};
 use futures_util::FutureExt;
 use sea_orm::DbErr;
 use tokio::sync::Notify;
@@ -25,11 +25,14 @@ use super::{
     recorder::Recorder,
     retry::{AttemptVerdict, Schedule},
     scheduler::{
-        Destination, EndpointQueue, QueueLimits, QueuedDelivery, Refill, Scheduler,
-        SchedulerEffect, SchedulerLimits,
+        CursorReading, Destination, EndpointQueue, QueueLimits, QueuedDelivery, Refill, Refilled,
+        Scheduler, SchedulerEffect, SchedulerLimits,
     },
     stats::Stats,
-    store::{pending, queue_owners},
+    store::{
+        cursors::{self, NO_NODE},
+        pending::{self, Claimed},
+    },
     webhook_status::{LastAnswers, WebhookStatus},
 };
 use crate::{events::outbox::Dispatch, nodes::notices::Topic, outbound::Permission};
@@ -66,7 +69,6 @@ pub(super) struct Courier {
 
 impl Courier {
     pub(super) fn new(deps: WebhookDeps, config: &WebhooksConfig, stats: Arc<Stats>) -> Rc<Self> {
-        let started_at = deps.clock.now();
         let connections = config.endpoint_concurrency.max(1);
         let (node, member) = (deps.node.id(), deps.node.clone());
         let sender = Arc::clone(&node);
@@ -86,7 +88,7 @@ impl Courier {
             node,
             deps,
             stats,
-            scheduler: RefCell::new(Scheduler::new(limits, started_at)),
+            scheduler: RefCell::new(Scheduler::new(limits)),
             woken: Notify::new(),
             recovery_requested: Notify::new(),
             changed: Notify::new(),
@@ -133,7 +135,7 @@ impl Courier {
         self.recovery_requested.notify_one();
     }
 
-    /// Accepts committed deliveries. Those without room stay in the table.
+    /// Accepts committed deliveries. Those without room are read from the tables later.
     pub(super) fn deliver(self: &Rc<Self>, dispatches: Vec<Dispatch>) {
         let now = self.now();
         let left = self.scheduler.borrow_mut().deliver(dispatches, now);
@@ -273,7 +275,7 @@ impl Courier {
         let courier = Rc::clone(self);
         actix_rt::spawn(async move {
             match courier.read(&ids).await {
-                Ok((rows, ours)) => courier.loaded(&ids, rows, &ours),
+                Ok((rows, cursors)) => courier.loaded(&ids, rows, &cursors),
                 Err(error) => {
                     tracing::warn!(%error, "could not read webhooks; trying again");
                     tokio::time::sleep(AGAIN).await;
@@ -284,24 +286,42 @@ impl Courier {
         });
     }
 
-    /// Reads webhooks, and which of them this node delivers to. It takes the queues that no node has and that it could
-    /// deliver to.
+    /// The owner of this node's cursors.
+    pub(super) fn cursor_owner(&self) -> &str {
+        match self.deps.node.has_lease() {
+            true => &self.node,
+            false => NO_NODE,
+        }
+    }
+
+    /// This node as the owner of cursors and as an announcer of events.
+    pub(super) fn names(&self) -> (&str, &str) {
+        (self.cursor_owner(), &self.node)
+    }
+
+    /// Reads webhooks, and the cursors of those that this node delivers to. It takes those that no node has.
     pub(super) async fn read(
         &self,
         ids: &[WebhookId],
-    ) -> Result<(Vec<webhook::Model>, HashSet<WebhookId>), DbErr> {
-        let (store, node) = (&self.deps.store, &self.deps.node);
+    ) -> Result<(Vec<webhook::Model>, HashMap<WebhookId, CursorReading>), DbErr> {
+        let store = &self.deps.store;
         let rows = pending::webhooks(store, ids).await?;
-        let wanted = rows
-            .iter()
-            .filter(|row| row.is_active && row.paused_at.is_none());
-        let wanted: Vec<WebhookId> = wanted.map(|row| row.id).collect();
-        let ours = if node.has_lease() {
-            queue_owners::take(store, &self.node, &wanted).await?
-        } else {
-            wanted.into_iter().collect()
-        };
-        Ok((rows, ours))
+        let existing: Vec<WebhookId> = rows.iter().map(|row| row.id).collect();
+        let cursors = cursors::take(store, self.names(), &existing).await?;
+        Ok((rows, cursors))
+    }
+
+    /// Has webhooks looked at that may have something to deliver here.
+    pub(super) fn found(self: &Rc<Self>, webhooks: &[(WebhookId, TenantId)]) {
+        let now = self.now();
+        let mut scheduler = self.scheduler.borrow_mut();
+        for (webhook, tenant) in webhooks {
+            scheduler.found(*webhook, *tenant, now);
+        }
+        drop(scheduler);
+        if !webhooks.is_empty() {
+            self.go_on();
+        }
     }
 
     fn release(self: &Rc<Self>, ids: Vec<WebhookId>) {
@@ -309,10 +329,10 @@ impl Courier {
         actix_rt::spawn(async move {
             let (store, node) = (&courier.deps.store, &courier.deps.node);
             if node.has_lease() {
-                match queue_owners::give_up(store, &courier.node, &ids).await {
+                match cursors::give_up(store, &courier.node, &ids, true).await {
                     Ok(()) => courier.tell_others(),
                     Err(error) => {
-                        tracing::debug!(%error, "could not release idle endpoint queues; this node keeps them");
+                        tracing::debug!(%error, "could not release the cursors of idle endpoints; this node keeps them");
                     }
                 }
             }
@@ -322,14 +342,19 @@ impl Courier {
         });
     }
 
-    fn loaded(&self, ids: &[WebhookId], rows: Vec<webhook::Model>, ours: &HashSet<WebhookId>) {
+    fn loaded(
+        &self,
+        ids: &[WebhookId],
+        rows: Vec<webhook::Model>,
+        cursors: &HashMap<WebhookId, CursorReading>,
+    ) {
         let mut rows: HashMap<WebhookId, webhook::Model> =
             rows.into_iter().map(|row| (row.id, row)).collect();
         let now = self.now();
         let aim = |id: WebhookId, queue: &EndpointQueue<Endpoint>| {
-            self.aim(queue, rows.remove(&id), ours.contains(&id))
+            self.aim(queue, rows.remove(&id), cursors.contains_key(&id))
         };
-        self.scheduler.borrow_mut().loaded(ids, now, aim);
+        self.scheduler.borrow_mut().loaded(ids, cursors, now, aim);
     }
 
     /// The destination of a queue, given its webhook's row.
@@ -377,7 +402,10 @@ impl Courier {
         let (courier, now) = (Rc::clone(self), self.now());
         actix_rt::spawn(async move {
             let store = &courier.deps.store;
-            let read = pending::claim(store, &claim, &courier.node, now).await;
+            let read = pending::claim(store, &claim, courier.cursor_owner(), now);
+            // After a panic the queue must still be readable.
+            let read = AssertUnwindSafe(read).catch_unwind().await;
+            let read = read.unwrap_or_else(|_| Err(DbErr::Custom("a read panicked".to_owned())));
             if read.is_err() {
                 tokio::time::sleep(AGAIN).await;
             }
@@ -385,17 +413,24 @@ impl Courier {
         });
     }
 
-    async fn claimed(
-        self: &Rc<Self>,
-        claim: &Refill,
-        read: Result<(Vec<QueuedDelivery>, Vec<DeliveryId>), DbErr>,
-    ) {
+    async fn claimed(self: &Rc<Self>, claim: &Refill, read: Result<Option<Claimed>, DbErr>) {
         let now = self.now();
         let lost = match read {
-            Ok((items, lost)) => {
+            Ok(Some(claimed)) => {
+                let refilled = Refilled {
+                    items: claimed.items,
+                    written: claimed.written,
+                    is_log_end: claimed.is_log_end,
+                    is_complete: claimed.is_complete,
+                };
+                self.scheduler.borrow_mut().claimed(claim, refilled, now);
+                claimed.lost
+            }
+            Ok(None) => {
                 let mut scheduler = self.scheduler.borrow_mut();
-                scheduler.claimed(claim, items, lost.len(), now);
-                lost
+                scheduler.not_claimed(claim);
+                scheduler.suspect(claim.webhook);
+                Vec::new()
             }
             Err(error) => {
                 tracing::warn!(%error, "could not read deliveries; trying again");

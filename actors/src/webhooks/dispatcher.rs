@@ -1,6 +1,6 @@
 //! The actor in front of the courier. It only passes messages on.
 //!
-//! After a panic it restarts with a new courier, which reads everything from the table. Deliveries in flight may then
+//! After a panic it restarts with a new courier, which finds its own cursors and everything after them. Deliveries in flight may then
 //! be sent twice.
 
 use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
@@ -14,6 +14,7 @@ use super::{
     drain::drain,
     poller, recovery,
     resend::{self, ResendOutcome},
+    search,
     stats::Stats,
     test_delivery::{self, Tests},
     webhook_status::WebhookStatus,
@@ -111,6 +112,7 @@ impl Actor for WebhookDispatcher {
     fn started(&mut self, _: &mut Self::Context) {
         actix_rt::spawn(poller::run(Rc::clone(&self.courier)));
         actix_rt::spawn(recovery::run(Rc::clone(&self.courier)));
+        actix_rt::spawn(search::run(Rc::clone(&self.courier)));
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {

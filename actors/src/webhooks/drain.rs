@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use super::{courier::Courier, store::queue_owners, test_delivery::Tests};
+use super::{courier::Courier, store::cursors, test_delivery::Tests};
 
 /// Begins nothing more, waits at most `limit` for attempts in progress, and gives back the rest. Another node may
 /// deliver to an endpoint once no attempt to it is in progress.
@@ -20,8 +20,8 @@ pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
     }
     courier.abandon();
     let (store, node) = (&courier.deps.store, &courier.node);
-    if let Err(error) = queue_owners::give_back(store.writer(), node).await {
-        tracing::warn!(%error, "could not release the endpoint queues; other nodes take them over when this node's lease expires");
+    if let Err(error) = cursors::give_back(store.writer(), node).await {
+        tracing::warn!(%error, "could not release the cursors of endpoints; other nodes take them over when this node's lease expires");
     }
     courier.tell_others();
 }
@@ -44,10 +44,10 @@ async fn give_up_ended(courier: &Courier) {
     if ended.is_empty() || !node.has_lease() {
         return;
     }
-    match queue_owners::give_up(store, &courier.node, &ended).await {
+    match cursors::give_up(store, &courier.node, &ended, false).await {
         Ok(()) => courier.tell_others(),
         Err(error) => {
-            tracing::warn!(%error, "could not release idle endpoint queues; other nodes take them over when this node's lease expires");
+            tracing::warn!(%error, "could not release the cursors of idle endpoints; other nodes take them over when this node's lease expires");
         }
     }
 }

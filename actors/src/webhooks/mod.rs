@@ -1,8 +1,9 @@
-//! Delivery of events. Committed deliveries are sent at once, failed ones are retried from the table, and no endpoint
-//! slows another.
+//! Delivery of events. Committed events are sent at once and written as deliveries after the attempt. Failed ones are
+//! retried from their rows. No endpoint slows another.
 //!
 //! [`dispatcher`] is the actor. The pure [`scheduler`] decides; the [`courier`] carries that out, with an [`attempt`]
-//! for each delivery and the [`recorder`] for results. The [`poller`] reads due deliveries from the table.
+//! for each delivery and the [`recorder`] for results. The [`poller`] reads due deliveries from the table, the [`search`] finds events that no node
+//! delivers.
 //! [`recovery`] sends again what failed in a given period, `resend` a single delivery. [`test_delivery`] and
 //! [`drain`] complete it. [`store`] is the SQL.
 
@@ -16,6 +17,7 @@ pub mod recovery;
 mod resend;
 pub mod retry;
 mod scheduler;
+mod search;
 #[cfg(test)]
 pub(crate) mod simulated;
 pub mod stats;
@@ -40,7 +42,11 @@ pub use self::{
     attempt::{Envelope, headers, signature},
     dispatcher::WebhookDispatcher,
     resend::ResendOutcome,
-    store::{queue_owners::give_back, results::lock_deliveries},
+    store::{
+        cursors::{delete_free_cursor, give_back, new_cursor},
+        log::{ExistingRows, UnwrittenDelivery, insert_rows},
+        results::lock_deliveries,
+    },
 };
 use self::{
     dispatcher::{Again, BeginAnew, Drain, Look, Refresh, Test, Wake},
@@ -58,7 +64,7 @@ use crate::{
     traces::Traces,
 };
 
-/// Mailbox of the dispatcher. A message without room is made up for by the poll of the table within a second.
+/// Mailbox of the dispatcher. A message without room is made up for within seconds: the next event shows that its number is missing, or the [`search`] finds it.
 const MAILBOX: usize = 4_096;
 /// Timeout for reading the status.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
@@ -133,7 +139,7 @@ pub fn start(arbiter: &ArbiterHandle, deps: WebhookDeps, config: WebhooksConfig)
 }
 
 impl WebhooksHandle {
-    /// The recipient of committed deliveries. Use `try_send`: a refused message is made up for from the table.
+    /// The recipient of committed deliveries. Use `try_send`: a refused message is made up for from the log of events.
     pub fn recipient(&self) -> Recipient<Deliver> {
         self.dispatcher.clone().recipient()
     }

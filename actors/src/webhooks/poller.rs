@@ -7,9 +7,9 @@ use sea_orm::DbErr;
 
 use super::{
     courier::{AGAIN, Courier},
-    store::pending,
+    store::{cursors, pending},
 };
-use crate::nodes::notices::Topic;
+use crate::{events::outbox::AHEAD_MS_MAX, nodes::notices::Topic};
 
 /// Poll interval; every poll reads webhooks again.
 pub(super) const LOOK_MS: i64 = 1_000;
@@ -30,6 +30,7 @@ pub(super) async fn run(courier: Rc<Courier>) {
     // True if webhooks may have changed since they were read.
     let mut is_told = false;
     let mut reread_at = Millis::MIN;
+    let mut since = Millis::from_i64(0);
     while !courier.is_stopping() {
         if !courier.may_act() {
             tokio::time::sleep(AGAIN).await;
@@ -41,8 +42,9 @@ pub(super) async fn run(courier: Rc<Courier>) {
         if reread {
             (reread_at, is_told) = (began, false);
         }
-        if let Err(error) = look(&courier, reread).await {
+        if let Err(error) = look(&courier, reread, &mut since).await {
             tracing::warn!(%error, "could not read due deliveries; trying again");
+            courier.scheduler.borrow_mut().suspect_all();
         }
         let now = courier.now();
         let next = courier.scheduler.borrow_mut().take_next_due();
@@ -68,11 +70,14 @@ pub(super) async fn run(courier: Rc<Courier>) {
     }
 }
 
-/// Polls the table once.
-async fn look(courier: &Rc<Courier>, reread: bool) -> Result<(), DbErr> {
+/// Polls the tables once. `since` is the time from which other nodes' events are read.
+async fn look(courier: &Rc<Courier>, reread: bool, since: &mut Millis) -> Result<(), DbErr> {
     let now = courier.now();
-    let (store, node) = (&courier.deps.store, &courier.node);
-    let due = pending::due(store, node, now).await?;
+    let store = &courier.deps.store;
+    store_cursors(courier).await?;
+    notice_others(courier, *since).await?;
+    *since = now.plus_ms(-AHEAD_MS_MAX);
+    let due = pending::due(store).await?;
     let deleted = {
         let mut scheduler = courier.scheduler.borrow_mut();
         // Deliveries held back by an open circuit are not late through our fault.
@@ -87,5 +92,29 @@ async fn look(courier: &Rc<Courier>, reread: bool) -> Result<(), DbErr> {
     for webhook in deleted {
         pending::close_deleted(store, webhook, now).await?;
     }
+    Ok(())
+}
+
+/// Notes which own webhooks have events of other nodes.
+async fn notice_others(courier: &Rc<Courier>, since: Millis) -> Result<(), DbErr> {
+    if !courier.deps.node.has_others() {
+        return Ok(());
+    }
+    let store = &courier.deps.store;
+    let announced = cursors::announced_elsewhere(store, &courier.node, since).await?;
+    let newest = announced.into_iter().flat_map(|(_, sequences)| sequences);
+    let newest = newest.map(|(webhook, place)| (webhook, place.sequence));
+    let mut scheduler = courier.scheduler.borrow_mut();
+    scheduler.announced_elsewhere(newest, courier.now());
+    Ok(())
+}
+
+async fn store_cursors(courier: &Rc<Courier>) -> Result<(), DbErr> {
+    let moved = courier.scheduler.borrow().moved_cursors();
+    if moved.is_empty() {
+        return Ok(());
+    }
+    cursors::store(&courier.deps.store, courier.cursor_owner(), &moved).await?;
+    courier.scheduler.borrow_mut().cursors_stored(&moved);
     Ok(())
 }

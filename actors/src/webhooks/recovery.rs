@@ -160,7 +160,6 @@ pub(super) async fn send_again(
         .set(delivery::ActiveModel {
             status: Set(DeliveryStatus::Pending),
             next_attempt_at: Set(Some(now)),
-            lease_owner: Set(None),
             completed_at: Set(None),
             ..Default::default()
         })

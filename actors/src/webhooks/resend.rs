@@ -1,7 +1,7 @@
 //! Resending a delivery by hand: one attempt now, past the circuit, whose outcome is awaited.
 //!
 //! If another node has the endpoint queue, that node may make the attempt first. If it does not, because its circuit is open or
-//! its queue is full, this node claims the delivery for the time of the attempt and makes it.
+//! its queue is full, this node puts the delivery off for the time of the attempt and makes it.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
     retry::AttemptVerdict,
     test_delivery::Tests,
 };
-use crate::events::outbox::Dispatch;
+use crate::events::outbox::{AHEAD_MS_MAX, Dispatch};
 
 /// Time to wait for an attempt in progress, beyond the timeout of an exchange.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
@@ -43,6 +43,9 @@ pub(super) async fn send(
     trace: Option<TraceParent>,
 ) -> Result<ResendOutcome, TestError> {
     let (rows, ours) = courier.read(&[webhook]).await?;
+    let taken = rows.iter().filter(|row| ours.contains_key(&row.id));
+    let taken: Vec<_> = taken.map(|row| (row.id, row.tenant_id)).collect();
+    courier.found(&taken);
     let is_sent_to = |row: &webhook::Model| row.is_active && row.paused_at.is_none();
     let row = rows.into_iter().next().filter(is_sent_to);
     let Some(row) = row.filter(|_| courier.may_act()) else {
@@ -50,7 +53,7 @@ pub(super) async fn send(
         courier.tell_others();
         return Ok(ResendOutcome::Waits);
     };
-    let is_ours = ours.contains(&webhook);
+    let is_ours = ours.contains_key(&webhook);
     if !is_ours {
         courier.wake();
         courier.tell_others();
@@ -174,7 +177,7 @@ async fn under_way(
 /// The input of an attempt, or the outcome if none is made.
 type Prepared = Result<(Endpoint, (Dispatch, Millis)), ResendOutcome>;
 
-/// Claims the delivery for this node and reads its contents.
+/// Reads the delivery, and keeps the node with the queue from taking it.
 async fn prepare(
     courier: &Courier,
     webhook: webhook::Model,
@@ -203,36 +206,34 @@ async fn prepare(
         attempts: row.attempts,
         is_test: row.is_test,
         trace,
-        has_moved: false,
+        place: None,
     };
     Ok(Ok((endpoint, (dispatch, row.created_at))))
 }
 
-/// The delivery with its event, claimed by this node; otherwise the outcome without an attempt here.
+/// The delivery with its event; otherwise the outcome without an attempt here.
 async fn hold(
     courier: &Courier,
     (delivery, attempts, is_ours): (DeliveryId, i64, bool),
 ) -> Result<Result<(delivery::Model, event::Model), ResendOutcome>, DbErr> {
     let store = &courier.deps.store;
-    let mut claim = delivery::Entity::update_many().col_expr(
-        delivery::Column::LeaseOwner,
-        Expr::value(courier.node.as_ref()),
-    );
     if !is_ours {
         // The node with the queue takes what is due. It takes this one too if nothing is recorded by then.
         let limit = courier.timeout + RECORDED_WITHIN * 2;
         let limit_ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
-        claim = claim.col_expr(
-            delivery::Column::NextAttemptAt,
-            Expr::value(courier.now().plus_ms(limit_ms)),
-        );
+        // First attempts may be read this long before they are due.
+        let limit_ms = limit_ms.saturating_add(AHEAD_MS_MAX);
+        delivery::Entity::update_many()
+            .col_expr(
+                delivery::Column::NextAttemptAt,
+                Expr::value(courier.now().plus_ms(limit_ms)),
+            )
+            .filter(delivery::Column::Id.eq(delivery))
+            .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
+            .filter(delivery::Column::Attempts.eq(attempts))
+            .exec(store.writer())
+            .await?;
     }
-    claim
-        .filter(delivery::Column::Id.eq(delivery))
-        .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
-        .filter(delivery::Column::Attempts.eq(attempts))
-        .exec(store.writer())
-        .await?;
     let row = delivery::Entity::find_by_id(delivery)
         .one(store.writer())
         .await?;

@@ -1,10 +1,11 @@
 //! The courier of a simulation. It carries out the real scheduler's decisions, with deliveries in memory and a
 //! receiver that sometimes fails. The real schedule decides the consequences.
 
+pub(crate) mod tables;
+
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
-    ops::RangeInclusive,
+    collections::HashMap,
     rc::Rc,
     sync::Arc,
 };
@@ -13,14 +14,16 @@ use dikala_entities::{CallId, DeliveryId, EventId, Millis, WebhookId};
 use futures_util::future::{FutureExt, select};
 use tokio::sync::Notify;
 
+use self::tables::{
+    announced_elsewhere, behind, due, due_rows, read, record, store, take, write_rows,
+};
 use super::{
     poller::{LOOK_MS, REREAD_MS},
-    retry::{AttemptVerdict, Schedule},
+    retry::Schedule,
     scheduler::{
-        Destination, DueWebhook, QueueLimits, QueuedDelivery, Refill, Scheduler, SchedulerEffect,
-        SchedulerLimits,
+        CursorReading, Destination, QueueLimits, QueuedDelivery, Refill, Refilled, Scheduler,
+        SchedulerEffect, SchedulerLimits,
     },
-    store::pending::ON_ITS_WAY_MS,
 };
 use crate::{
     events::outbox::Dispatch,
@@ -31,7 +34,7 @@ use crate::{
         simulated::{
             chance::Chance,
             clock::NodeClock,
-            tables::{DeliveryRow, DeliveryState, Flaw, Tables},
+            tables::Tables,
             tasks::Tasks,
             wire::{NoAnswer, SimulatedNetwork},
         },
@@ -115,7 +118,7 @@ impl SimulatedCourier {
         };
         let courier = Rc::new(Self {
             node: office.member.id(),
-            scheduler: RefCell::new(Scheduler::new(limits, office.clock.now())),
+            scheduler: RefCell::new(Scheduler::new(limits)),
             schedule: Schedule::from_seconds(&WAITS_SECONDS),
             woken: Notify::new(),
             dead: Cell::new(false),
@@ -172,17 +175,16 @@ impl SimulatedCourier {
         if self.dead.get() {
             return;
         }
-        let number = item.dispatch.attempts + 1;
         let now = self.now();
+        let number = item.dispatch.attempts + 1;
         let verdict = self.schedule.verdict(number, &answer, now, 0);
         self.scheduler.borrow_mut().attempted(&item, verdict, now);
         self.scheduler.borrow_mut().recording();
         self.go_on();
         // Retried until it is written.
         let (delivery, webhook) = (item.dispatch.delivery, item.dispatch.webhook);
-        let node = Arc::clone(&self.node);
-        let written =
-            move |tables: &mut Tables, _| record(tables, &node, delivery, number, verdict);
+        let (node, dispatch) = (Arc::clone(&self.node), item.dispatch);
+        let written = move |tables: &mut Tables, _| record(tables, &node, &dispatch, verdict);
         while self
             .office
             .wire
@@ -204,12 +206,12 @@ impl SimulatedCourier {
     async fn load(self: Rc<Self>, ids: Vec<WebhookId>) {
         match self.take(&ids).await {
             Ok(ours) => {
-                let aim = |id: WebhookId, _: &_| match ours.contains(&id) {
+                let aim = |id: WebhookId, _: &_| match ours.contains_key(&id) {
                     true => Destination::Ready(Rc::new(())),
                     false => Destination::Elsewhere,
                 };
                 let now = self.now();
-                self.scheduler.borrow_mut().loaded(&ids, now, aim);
+                self.scheduler.borrow_mut().loaded(&ids, &ours, now, aim);
             }
             Err(NoAnswer) => {
                 self.office.clock.sleep_ms(AGAIN_MS).await;
@@ -219,34 +221,41 @@ impl SimulatedCourier {
         self.go_on();
     }
 
-    /// As [`queue_owners::take`](super::store::queue_owners::take), in two statements.
-    async fn take(&self, ids: &[WebhookId]) -> Result<BTreeSet<WebhookId>, NoAnswer> {
+    /// As [`cursors::take`](super::store::cursors::take), in two statements.
+    async fn take(&self, ids: &[WebhookId]) -> Result<HashMap<WebhookId, CursorReading>, NoAnswer> {
         let (asked, node) = (ids.to_vec(), Arc::clone(&self.node));
-        let held = move |tables: &mut Tables, _| held(tables, &asked);
-        let held = self.office.wire.ask("lanes", held).await?;
-        let take = move |tables: &mut Tables, _| take(tables, &node, &held);
-        self.office.wire.ask("take lanes", take).await
+        let me = Arc::clone(&node);
+        let read = move |tables: &mut Tables, _| read(tables, &me, &asked);
+        let found = self.office.wire.ask("cursors", read).await?;
+        let take = move |tables: &mut Tables, _| take(tables, &node, &found);
+        self.office.wire.ask("take cursors", take).await
     }
 
     async fn release(self: Rc<Self>, ids: Vec<WebhookId>) {
         let (given_up, node) = (ids.clone(), Arc::clone(&self.node));
         let give_up = move |tables: &mut Tables, _| {
-            tables
-                .queue_owners
-                .retain(|id, holder| !(given_up.contains(id) && **holder == *node));
+            for id in &given_up {
+                let cursor = tables.cursors.get_mut(id);
+                let ours = cursor.filter(|cursor| cursor.node.as_deref() == Some(&*node));
+                ours.into_iter()
+                    .for_each(|cursor| cursor.node = Some(String::new()));
+            }
         };
-        let _ = self.office.wire.ask("give up lanes", give_up).await;
+        let _ = self.office.wire.ask("give up cursors", give_up).await;
         self.scheduler.borrow_mut().released(ids, self.now());
         self.go_on();
     }
 
     async fn claim(self: Rc<Self>, refill: Refill) {
-        let (asked, node, now) = (refill.clone(), Arc::clone(&self.node), self.now());
-        let read = move |tables: &mut Tables, _| claim(tables, &asked, &node, now);
-        match self.office.wire.ask("claim", read).await {
-            Ok(items) => {
+        match self.refill(&refill).await {
+            Ok(Some(refilled)) => {
                 let mut scheduler = self.scheduler.borrow_mut();
-                scheduler.claimed(&refill, items, 0, self.now());
+                scheduler.claimed(&refill, refilled, self.now());
+            }
+            Ok(None) => {
+                let mut scheduler = self.scheduler.borrow_mut();
+                scheduler.not_claimed(&refill);
+                scheduler.suspect(refill.webhook);
             }
             Err(NoAnswer) => {
                 self.office.clock.sleep_ms(AGAIN_MS).await;
@@ -254,6 +263,33 @@ impl SimulatedCourier {
             }
         }
         self.go_on();
+    }
+
+    /// As [`pending::claim`](super::store::pending::claim).
+    async fn refill(&self, refill: &Refill) -> Result<Option<Refilled>, NoAnswer> {
+        let (asked, node) = (refill.clone(), Arc::clone(&self.node));
+        let write = move |tables: &mut Tables, _| write_rows(tables, &asked, &node);
+        let Some((written, is_log_end)) = self.office.wire.ask("write rows", write).await? else {
+            return Ok(None);
+        };
+        let (asked, node, now) = (refill.clone(), Arc::clone(&self.node), self.now());
+        let read = move |tables: &mut Tables, _| due_rows(tables, &asked, &node, now);
+        let items = self.office.wire.ask("claim", read).await?;
+        Ok(Some(Refilled {
+            written,
+            is_log_end,
+            is_complete: is_log_end && items.len() < refill.limit,
+            items,
+        }))
+    }
+
+    async fn store_cursors(&self) {
+        let moved = self.scheduler.borrow().moved_cursors();
+        let (cursors, node) = (moved.clone(), Arc::clone(&self.node));
+        let store = move |tables: &mut Tables, _| store(tables, &node, &cursors);
+        if !moved.is_empty() && self.office.wire.ask("store cursors", store).await.is_ok() {
+            self.scheduler.borrow_mut().cursors_stored(&moved);
+        }
     }
 
     async fn poll(self: Rc<Self>) {
@@ -264,15 +300,31 @@ impl SimulatedCourier {
                 continue;
             }
             let has_others = self.office.member.has_others();
+            self.store_cursors().await;
             let (node, began) = (Arc::clone(&self.node), self.now());
             let reread = !has_others || began.since(reread_at) >= REREAD_MS;
             if reread {
                 reread_at = began;
             }
-            let look = move |tables: &mut Tables, _| due(tables, &node, began);
-            if let Ok(found) = self.office.wire.ask("due", look).await {
-                self.scheduler.borrow_mut().looked(found, reread, began);
-                self.go_on();
+            let look = move |tables: &mut Tables, _| {
+                (
+                    due(tables),
+                    behind(tables, &node),
+                    announced_elsewhere(tables, &node),
+                )
+            };
+            match self.office.wire.ask("due", look).await {
+                Ok((due, behind, newest)) => {
+                    let mut scheduler = self.scheduler.borrow_mut();
+                    scheduler.announced_elsewhere(newest, began);
+                    for (webhook, tenant) in behind {
+                        scheduler.found(webhook, tenant, began);
+                    }
+                    scheduler.looked(due, reread, began);
+                    drop(scheduler);
+                    self.go_on();
+                }
+                Err(NoAnswer) => self.scheduler.borrow_mut().suspect_all(),
             }
             let now = self.now();
             let next = self.scheduler.borrow_mut().take_next_due();
@@ -282,204 +334,4 @@ impl SimulatedCourier {
             select(sleep, self.woken.notified().boxed_local()).await;
         }
     }
-}
-
-/// The owner of each queue, and whether that node is alive.
-fn held(tables: &Tables, ids: &[WebhookId]) -> Vec<(WebhookId, Option<(String, bool)>)> {
-    let read = |id: &WebhookId| {
-        let holder = tables.queue_owners.get(id);
-        let lives = |node: &String| (node.clone(), tables.nodes.contains_key(node));
-        (*id, holder.map(lives))
-    };
-    ids.iter().map(read).collect()
-}
-
-/// Takes queues that had no owner, or a dead one, as they were read.
-fn take(
-    tables: &mut Tables,
-    node: &str,
-    held: &[(WebhookId, Option<(String, bool)>)],
-) -> BTreeSet<WebhookId> {
-    let mut mine = BTreeSet::new();
-    let is_node = tables.nodes.contains_key(node);
-    for (id, was) in held {
-        let is = tables.queue_owners.get(id);
-        let is_mine = match was {
-            Some((holder, _)) if holder == node => true,
-            Some((_, true)) => false,
-            Some((holder, false)) => is_node && is == Some(holder),
-            None => is_node && is.is_none(),
-        };
-        if is_mine {
-            tables.queue_owners.insert(*id, node.to_owned());
-        }
-        if is_mine || tables.has(Flaw::QueueOwnersIgnored) {
-            mine.insert(*id);
-        }
-    }
-    mine
-}
-
-/// As [`pending::due`](super::store::pending::due).
-pub(super) fn due(tables: &Tables, node: &str, now: Millis) -> Vec<DueWebhook> {
-    let pending = || {
-        let rows = tables.deliveries.values();
-        rows.filter(|row| row.state == DeliveryState::Pending)
-    };
-    let before = now.plus_ms(-ON_ITS_WAY_MS);
-    let is_free = |row: &&DeliveryRow| {
-        row.lease_owner.as_deref() != Some(node) || row.next_attempt_at <= before
-    };
-    let webhooks: BTreeSet<_> = pending().map(|row| (row.webhook, row.tenant)).collect();
-    let due = |(webhook, tenant)| {
-        let free = pending()
-            .filter(|row| row.webhook == webhook)
-            .filter(is_free);
-        DueWebhook {
-            webhook,
-            tenant: Some(tenant),
-            at: free.map(|row| row.next_attempt_at).min(),
-        }
-    };
-    webhooks.into_iter().map(due).collect()
-}
-
-/// True if a delivery committed by another node must wait for an earlier one of this node, which is on its way to
-/// memory.
-fn waits(
-    tables: &Tables,
-    refill: &Refill,
-    node: &str,
-    lately: RangeInclusive<Millis>,
-    id: DeliveryId,
-) -> bool {
-    let Some(DeliveryRow { call, .. }) = tables.deliveries.get(&id) else {
-        return false;
-    };
-    tables.deliveries.range(..id).any(|(other, row)| {
-        row.webhook == refill.webhook
-            && row.state == DeliveryState::Pending
-            && lately.contains(&row.next_attempt_at)
-            && row.lease_owner.as_deref() == Some(node)
-            && row.attempts == 0
-            && call.is_some()
-            && row.call == *call
-            && refill.left_behind.is_none_or(|seen| *other > seen)
-            && !refill.known.contains(other)
-    })
-}
-
-/// As [`pending::claim`](super::store::pending::claim).
-pub(super) fn claim(
-    tables: &mut Tables,
-    refill: &Refill,
-    node: &str,
-    now: Millis,
-) -> Vec<QueuedDelivery> {
-    let before = now.plus_ms(-ON_ITS_WAY_MS);
-    let is_free = |id: DeliveryId, row: &DeliveryRow| match row.lease_owner.as_deref() {
-        None => true,
-        Some(owner) if owner == node => {
-            row.next_attempt_at <= before || Some(id) <= refill.left_behind
-        }
-        Some(_) => {
-            row.next_attempt_at <= before
-                || !waits(tables, refill, node, before.plus_ms(1)..=now, id)
-        }
-    };
-    let may_take = |id: DeliveryId, row: &DeliveryRow| {
-        row.webhook == refill.webhook
-            && row.state == DeliveryState::Pending
-            && row.next_attempt_at <= now
-            && is_free(id, row)
-            && !refill.known.contains(&id)
-    };
-    let queue = tables.queue_owners.get(&refill.webhook);
-    if queue.is_some_and(|holder| holder != node) {
-        return Vec::new();
-    }
-    let mut picked: Vec<(Millis, DeliveryId)> = tables
-        .deliveries
-        .iter()
-        .filter(|(id, row)| may_take(**id, row))
-        .map(|(id, row)| (row.next_attempt_at, *id))
-        .collect();
-    picked.sort_unstable();
-    picked.truncate(refill.limit);
-    let mut items = Vec::new();
-    for (_, id) in picked {
-        let Some(row) = tables.deliveries.get_mut(&id) else {
-            continue;
-        };
-        row.lease_owner = Some(node.to_owned());
-        items.push(QueuedDelivery {
-            dispatch: Dispatch {
-                delivery: id,
-                webhook: row.webhook,
-                tenant: row.tenant,
-                event: row.event,
-                kind: row.kind,
-                call: row.call,
-                body: "".into(),
-                attempts: row.attempts,
-                is_test: false,
-                trace: None,
-                has_moved: false,
-            },
-            read_at: now,
-            created: row.created,
-        });
-    }
-    items
-}
-
-/// As [`results::record`](super::store::results::record), for one delivery.
-pub(super) fn record(
-    tables: &mut Tables,
-    node: &str,
-    delivery: DeliveryId,
-    number: i64,
-    verdict: AttemptVerdict,
-) {
-    let blindly = tables.has(Flaw::RecordedBlindly);
-    let Some(row) = tables.deliveries.get_mut(&delivery) else {
-        return;
-    };
-    let is_next = row.state == DeliveryState::Pending && row.attempts == number - 1;
-    let holders = [
-        row.lease_owner.as_ref(),
-        tables.queue_owners.get(&row.webhook),
-    ];
-    let is_anothers = holders.into_iter().flatten().any(|holder| holder != node);
-    if !(blindly || is_next && !is_anothers) {
-        return;
-    }
-    if is_anothers {
-        let breach = format!("{node} recorded an attempt of {delivery}, which is another's");
-        tables.breaches.push(breach);
-    }
-    if row.state == DeliveryState::Succeeded && verdict != AttemptVerdict::Delivered {
-        let breach = format!("{delivery} was delivered, and is not any more");
-        tables.breaches.push(breach);
-    }
-    row.attempts = number;
-    row.lease_owner = None;
-    match verdict {
-        AttemptVerdict::Delivered => row.state = DeliveryState::Succeeded,
-        AttemptVerdict::Retry { at } => {
-            row.state = DeliveryState::Pending;
-            row.next_attempt_at = at;
-        }
-        AttemptVerdict::GivenUp | AttemptVerdict::Gone => row.state = DeliveryState::Failed,
-    }
-}
-
-/// As [`queue_owners::give_back`](super::store::queue_owners::give_back).
-pub(crate) fn give_back(tables: &mut Tables, node: &str) {
-    let Tables {
-        queue_owners,
-        nodes,
-        ..
-    } = tables;
-    queue_owners.retain(|_, holder| holder != node && nodes.contains_key(holder));
 }

@@ -84,8 +84,7 @@ pub(super) async fn send(
         .scheduler
         .borrow_mut()
         .reserve(webhook, tenant, delivery, now);
-    let (store, node) = (&deps.store, &courier.node);
-    let inserted = pending::insert_test(store, &event, &dispatch, node, now).await;
+    let inserted = pending::insert_test(&deps.store, &event).await;
     if let Err(error) = inserted {
         courier.scheduler.borrow_mut().release(webhook, delivery);
         return Err(error.into());
@@ -95,12 +94,15 @@ pub(super) async fn send(
         let record = courier.make(&endpoint, &dispatch).await;
         let (recorded, waiting) = oneshot::channel();
         courier.record(record, Some(recorded));
-        // An error means that the courier was abandoned; the row has the result.
-        let _ = waiting.await;
+        // An error means that the courier was abandoned.
+        let recorded = waiting.await;
         drop(seat);
+        recorded.is_ok()
     });
-    task.await.map_err(|_| TestError::Busy)?;
-    Ok(delivery)
+    match task.await {
+        Ok(true) => Ok(delivery),
+        _ => Err(TestError::Busy),
+    }
 }
 
 /// A sample of the first kind that the webhook subscribed to.
@@ -126,7 +128,7 @@ fn sample_delivery(
         attempts: 0,
         is_test: true,
         trace,
-        has_moved: false,
+        place: None,
     };
     (event, dispatch)
 }

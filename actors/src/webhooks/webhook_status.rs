@@ -75,7 +75,7 @@ impl LastAnswers {
 
 #[cfg(test)]
 mod tests {
-    use dikala_entities::{DeliveryId, TenantId};
+    use dikala_entities::{DeliveryId, EventId, EventKind, TenantId};
 
     use super::*;
     use crate::webhooks::retry::AttemptVerdict;
@@ -89,6 +89,9 @@ mod tests {
             delivery: DeliveryId::new(NOW),
             webhook,
             tenant: TenantId::new(NOW),
+            event: EventId::new(NOW),
+            call: None,
+            kind: EventKind::CallStarted,
             webhook_updated_at: NOW,
             number: 1,
             is_test: false,

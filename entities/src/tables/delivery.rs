@@ -1,4 +1,5 @@
-//! `deliveries`: the outbox: one event on its way to one webhook.
+//! `deliveries`: one event on its way to one webhook. The row is written after the first attempt, or once the attempt has to
+//! wait.
 
 use sea_orm::entity::prelude::*;
 
@@ -20,9 +21,6 @@ pub struct Model {
     pub attempts: i64,
     /// None once it is over.
     pub next_attempt_at: Option<Millis>,
-    /// The node that has it in memory or will have it soon: the node that committed it, or the one that delivers to
-    /// its webhook.
-    pub lease_owner: Option<String>,
     pub is_test: bool,
     pub created_at: Millis,
     pub completed_at: Option<Millis>,

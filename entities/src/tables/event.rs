@@ -20,6 +20,10 @@ pub struct Model {
     pub position: Option<i64>,
     /// A sample reports nothing that happened.
     pub is_test: bool,
+    /// The time of its commit, by the announcing node. It never decreases within a tenant. None if it has no subscribers.
+    pub announced_at: Option<Millis>,
+    /// The webhooks that subscribed to it, each with its sequence number: `wh_…:17 wh_…:4`. None without subscribers.
+    pub subscribers: Option<String>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

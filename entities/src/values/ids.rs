@@ -12,6 +12,7 @@ use std::{
 
 use sea_orm::DeriveValueType;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
 use ulid::{Generator, Ulid};
 
 use super::Millis;
@@ -75,6 +76,11 @@ macro_rules! ids {
             /// The smallest id with the time `at`, for finding what was created before.
             pub fn first_at(at: Millis) -> Self {
                 Self(Ulid::from_parts(at.as_u64(), 0))
+            }
+
+            /// The time at its beginning.
+            pub fn time(self) -> Millis {
+                Millis::from_i64(i64::try_from(self.0.timestamp_ms()).unwrap_or(i64::MAX))
             }
 
             /// The id as a number, for spreading keys over shards.
@@ -171,6 +177,23 @@ ids! {
     NodeId = "node";
 }
 
+impl DeliveryId {
+    /// The id of an event's delivery to a webhook, the same in every process. The ids of a webhook are in the order of
+    /// `sequence` if `announced_at` is. The last 48 bits are a hash, which distinguishes webhooks.
+    pub fn of(announced_at: Millis, sequence: i64, event: EventId, webhook: WebhookId) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(event.as_u128().to_be_bytes());
+        hash.update(webhook.as_u128().to_be_bytes());
+        let hash = hash
+            .finalize()
+            .iter()
+            .take(6)
+            .fold(0_u128, |sum, byte| sum << 8 | u128::from(*byte));
+        let sequence = u128::from(sequence.unsigned_abs() & u64::from(u32::MAX));
+        Self::derived(announced_at, sequence << 48 | hash)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +205,25 @@ mod tests {
         let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
         assert!(ids.windows(2).all(|w| w[0] < w[1]));
         assert!(texts.windows(2).all(|w| w[0] < w[1]));
+    }
+
+    #[test]
+    fn ids_of_deliveries_are_in_the_order_of_their_sequence_and_distinguish_webhooks() {
+        let now = Millis::from_i64(1_700_000_000_000);
+        let events: Vec<EventId> = (0..100).map(|_| EventId::new(now)).collect();
+        let webhooks: Vec<WebhookId> = (0..100).map(|_| WebhookId::new(now)).collect();
+        let mut all = std::collections::BTreeSet::new();
+        for event in &events {
+            for webhook in &webhooks {
+                let id = DeliveryId::of(now, 7, *event, *webhook);
+                assert_eq!(id, DeliveryId::of(now, 7, *event, *webhook));
+                assert!(id < DeliveryId::of(now, 8, *event, *webhook));
+                assert!(id < DeliveryId::of(now.plus_ms(1), 1, *event, *webhook));
+                assert_eq!(id.time(), now);
+                all.insert(id);
+            }
+        }
+        assert_eq!(all.len(), events.len() * webhooks.len());
     }
 
     #[test]

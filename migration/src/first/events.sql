@@ -8,19 +8,22 @@ CREATE TABLE events (
     occurred_at BIGINT NOT NULL,
     position BIGINT,
     is_test BOOLEAN NOT NULL DEFAULT FALSE,
+    announced_at BIGINT,
+    subscribers TEXT,
     body TEXT NOT NULL
 ) {growing};
 CREATE UNIQUE INDEX events_position ON events (tenant_id, position);
 CREATE INDEX events_call ON events (call_id, id) WHERE call_id IS NOT NULL;
 CREATE INDEX events_test ON events (occurred_at) WHERE is_test;
 
--- The newest position of each tenant's events. A transaction that takes positions locks the row until it ends, so positions
--- follow the order of commits, and none is reused.
+-- The newest position of each tenant's events, and the place of each webhook's newest event. A transaction that takes
+-- positions locks the row until it ends, so positions follow the order of commits, and none is reused.
 CREATE TABLE event_positions (
     tenant_id TEXT NOT NULL PRIMARY KEY,
     last BIGINT NOT NULL,
     node TEXT NOT NULL DEFAULT '',
-    stamped_at BIGINT NOT NULL DEFAULT 0
+    stamped_at BIGINT NOT NULL DEFAULT 0,
+    sequences TEXT NOT NULL DEFAULT ''
 ) {changing};
 
 CREATE TABLE webhooks (
@@ -42,12 +45,15 @@ CREATE TABLE webhooks (
 ) {changing};
 CREATE INDEX webhooks_tenant ON webhooks (tenant_id, id);
 
--- The endpoint queues: the node that delivers to each webhook.
-CREATE TABLE webhook_lanes (
+-- How far each webhook's events have rows of deliveries, and the node that delivers. NULL: that node ended. Empty: nothing is
+-- left to do, the webhook is new, or there is one node only (SQLite).
+CREATE TABLE webhook_cursors (
     webhook_id TEXT NOT NULL PRIMARY KEY,
-    node TEXT NOT NULL
-);
-CREATE INDEX webhook_lanes_node ON webhook_lanes (node);
+    node TEXT,
+    sequence BIGINT NOT NULL,
+    position BIGINT NOT NULL
+) {changing};
+CREATE INDEX webhook_cursors_node ON webhook_cursors (node);
 
 CREATE TABLE deliveries (
     id TEXT NOT NULL PRIMARY KEY,
@@ -59,7 +65,6 @@ CREATE TABLE deliveries (
     status TEXT NOT NULL,
     attempts BIGINT NOT NULL,
     next_attempt_at BIGINT,
-    lease_owner TEXT,
     is_test BOOLEAN NOT NULL,
     created_at BIGINT NOT NULL,
     completed_at BIGINT

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use dikala_actors::calls::without_personal_data;
+use dikala_actors::{
+    calls::without_personal_data,
+    events::sequences::read_subscribers,
+    webhooks::{ExistingRows, UnwrittenDelivery, insert_rows},
+};
 use dikala_entities::{
     AuditAction, CallId, CallerNumber, DeliveryStatus, EventId, Millis, OfTenant, WebhookId,
     attempt, call, delivery, erasure, event, idempotency, invocation,
@@ -161,7 +165,8 @@ async fn give_up_deliveries(
     call: &call::Model,
     now: Millis,
 ) -> Result<BTreeSet<WebhookId>, DbErr> {
-    // Locks all deliveries in the order of their ids, like every other writer, so that no two can deadlock.
+    write_deliveries(txn, call).await?;
+    // Both lock all deliveries in the order of their ids, like every other writer, so that no two can deadlock.
     let locked: Vec<(WebhookId, DeliveryStatus)> = delivery::Entity::of(call.tenant_id)
         .select_only()
         .column(delivery::Column::WebhookId)
@@ -175,7 +180,6 @@ async fn give_up_deliveries(
     let given_up = delivery::ActiveModel {
         status: Set(DeliveryStatus::Failed),
         next_attempt_at: Set(None),
-        lease_owner: Set(None),
         completed_at: Set(Some(now)),
         ..Default::default()
     };
@@ -188,6 +192,32 @@ async fn give_up_deliveries(
     let is_waiting = |(_, status): &(_, DeliveryStatus)| *status == DeliveryStatus::Pending;
     let waiting = locked.into_iter().filter(is_waiting);
     Ok(waiting.map(|(webhook, _)| webhook).collect())
+}
+
+/// Writes rows for deliveries that have none, so that they can be given up, and locks the others.
+async fn write_deliveries(txn: &Transaction, call: &call::Model) -> Result<(), DbErr> {
+    let events = event::Entity::of(call.tenant_id)
+        .filter(event::Column::CallId.eq(call.id))
+        .all(txn)
+        .await?;
+    let mut unwritten = Vec::new();
+    for event in events {
+        let (Some(announced_at), Some(subscribers)) = (event.announced_at, &event.subscribers)
+        else {
+            continue;
+        };
+        let of = |(webhook, sequence)| UnwrittenDelivery {
+            tenant: event.tenant_id,
+            webhook,
+            event: event.id,
+            call: event.call_id,
+            kind: event.kind,
+            announced_at,
+            sequence,
+        };
+        unwritten.extend(read_subscribers(subscribers)?.into_iter().map(of));
+    }
+    insert_rows(txn, &unwritten, ExistingRows::Locked).await
 }
 
 /// Clears the stored answers about the call. A repeat of their requests gets the first answer's code and an empty

@@ -63,6 +63,11 @@ async fn a_delivery_that_is_late_shows() {
     store.execute("UPDATE webhooks SET secret = 'AAAA'").await;
     let bridge = world.tenant.bridge(Socket).await;
     bridge.ring(&world.tenant.did).await;
+    eventually("a row of the delivery", async || {
+        let rows = store.rows::<1>("SELECT id FROM deliveries").await;
+        (!rows.is_empty()).then_some(())
+    })
+    .await;
     let due = "UPDATE deliveries SET next_attempt_at = next_attempt_at - 300000";
     store.execute(due).await;
     watched

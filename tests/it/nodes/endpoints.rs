@@ -154,8 +154,8 @@ async fn an_endpoint_changes_its_node_when_that_stops() {
     a.event("call.answered", &call).await;
     let mut nodes = Nodes::beside(a).await;
     let b = super::id_of(&nodes.b).await;
-    let lanes = "SELECT node FROM webhook_lanes";
-    assert_ne!(nodes.rows::<1>(lanes).await, [[b.clone()]]);
+    let cursors = "SELECT node FROM webhook_cursors";
+    assert_ne!(nodes.rows::<1>(cursors).await, [[b.clone()]]);
     assert_eq!(nodes.a.server.terminate().await, 0);
     let bridge = nodes.bridge_at_b(&nodes.a.tenant, Socket).await;
     bridge.hang_up(&call).await;
@@ -165,7 +165,7 @@ async fn an_endpoint_changes_its_node_when_that_stops() {
             .await
             .is_ok()
     );
-    assert_eq!(nodes.rows::<1>(lanes).await, [[b]]);
+    assert_eq!(nodes.rows::<1>(cursors).await, [[b]]);
 }
 
 /// An attempt in flight keeps its own endpoint at the stopping node, but none of the other endpoints.

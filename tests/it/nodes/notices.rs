@@ -84,7 +84,7 @@ async fn deliveries_that_another_node_committed_are_made_at_once() {
     }
     assert!(least <= TOLD_AT_ONCE, "{least:?}");
     let received = world.receiver.received(HOOK);
-    let at_a = "SELECT l.node FROM webhook_lanes l JOIN nodes n ON n.id = l.node";
+    let at_a = "SELECT c.node FROM webhook_cursors c JOIN nodes n ON n.id = c.node";
     assert_eq!(
         nodes.rows::<1>(at_a).await,
         [[super::id_of(&world.server).await]]

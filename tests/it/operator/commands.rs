@@ -349,15 +349,20 @@ async fn webhooks_are_paused_recovered_and_sent_to_again_by_commands(
     .await;
     calls.push(bridge.ring(&tenant.did).await);
     world.event("call.started", &calls[1]).await;
-    let waiting = server.cli(&[
+    let list = [
         "delivery",
         "list",
         "--webhook",
         &hook,
         "--status",
         "pending",
-    ]);
-    assert_eq!(waiting["deliveries"][0]["attemptCount"], 0, "{waiting}");
+    ];
+    let waiting = eventually("the delivery to wait", async || {
+        let listed = server.cli(&list);
+        listed["deliveries"].get(0).cloned()
+    })
+    .await;
+    assert_eq!(waiting["attemptCount"], 0, "{waiting}");
     let resumed = server.cli(&["webhook", "resume", &hook]);
     assert_eq!(resumed["pausedAt"], Value::Null);
     let came = world.receiver.wait_for("/hook2", 2).await;

@@ -61,13 +61,13 @@ async fn a_paused_webhook_gets_nothing_and_loses_nothing(
         world.event("call.started", call).await;
     }
     let waiting = format!("/deliveries?status=pending&webhookId={hook}");
-    let deliveries = api.get(&waiting).await.expect(200);
-    assert_eq!(
-        deliveries["deliveries"].as_array().unwrap().len(),
-        3,
-        "{deliveries}"
-    );
-    assert_eq!(deliveries["deliveries"][0]["attemptCount"], 0);
+    let first = eventually("deliveries to wait", async || {
+        let listed = api.get(&waiting).await.expect(200);
+        let listed = listed["deliveries"].as_array().unwrap();
+        (listed.len() == 3).then(|| listed[0].clone())
+    })
+    .await;
+    assert_eq!(first["attemptCount"], 0);
     assert_eq!(world.receiver.received("/paused").len(), 1);
     // Not even a restart resumes them.
     let resumed = format!("{path}/resume");
@@ -245,8 +245,7 @@ async fn what_a_dead_endpoint_is_spared_is_not_told_as_late(
         let spared = listed.iter().any(|of| of["attemptCount"] == 0);
         let scrape = Scrape::of(&world.server.operator).await;
         let is_open = scrape.value("dikala_webhook_lanes", &open) == 1.0;
-        assert!(spared, "all were tried before they were late");
-        (is_open && over.elapsed() > Duration::from_secs(4)).then_some(())
+        (spared && is_open && over.elapsed() > Duration::from_secs(4)).then_some(())
     })
     .await;
     let scrape = Scrape::of(&world.server.operator).await;

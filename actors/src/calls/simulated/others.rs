@@ -129,7 +129,7 @@ impl NodeCalls {
         for (id, until) in nodes::simulated::lost(&deps.node, wire, gone).await? {
             let end = move |tables: &mut Tables, _| {
                 if nodes::simulated::end(tables, &id, until) {
-                    webhooks::simulated::give_back(tables, &id);
+                    webhooks::simulated::tables::give_back(tables, &id);
                 }
             };
             wire.ask("end", end).await?;

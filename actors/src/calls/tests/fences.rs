@@ -78,7 +78,7 @@ impl Model {
         let (wire, asks) = SimulatedNetwork::new();
         let clock = NodeClock::new(TrueTime::default(), 0, 0);
         let node = Membership::outside("node");
-        let (books, ledger) = SimulatedLedger::new(wire, clock, node, Ids::of(1), None);
+        let (books, ledger) = SimulatedLedger::new(wire, clock, node, None);
         let tasks = Tasks::default();
         tasks.spawn(books.run(|_| ()));
         Self {

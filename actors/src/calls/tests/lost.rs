@@ -63,7 +63,6 @@ async fn a_node_is_ended_without_writing_its_deliveries() {
     let now = SystemClock.now();
     let event = rows::event(TenantId::new(now), now);
     let delivery = dikala_entities::delivery::Model {
-        lease_owner: Some("gone".to_owned()),
         next_attempt_at: Some(now),
         ..rows::delivery(&event, WebhookId::new(now))
     };

@@ -12,8 +12,8 @@ const EVERYTHING: &str = "SELECT \
     (SELECT COUNT(*) || ' ' || COALESCE(SUM(held), 0) || ' ' || COALESCE(SUM(used), 0) || ' ' || COUNT(settled_at) FROM credit_holds) \
     || ', transactions ' || (SELECT COUNT(*) FROM credit_transactions) || ', calls ' || \
     (SELECT COALESCE(GROUP_CONCAT(status), '') FROM calls) || ', transcripts ' || (SELECT COUNT(*) FROM transcripts) || ', events ' || \
-    (SELECT COUNT(*) FROM events) || ' up to ' || (SELECT COALESCE(SUM(last), 0) FROM event_positions) || ', deliveries ' || \
-    (SELECT COUNT(*) FROM deliveries) || ', counted ' || (SELECT COALESCE(SUM(calls), 0) FROM call_stats) || ', audit ' || \
+    (SELECT COUNT(*) FROM events) || ' up to ' || (SELECT COALESCE(SUM(last), 0) FROM event_positions) || ', subscribed ' || \
+    (SELECT COUNT(subscribers) FROM events) || ', counted ' || (SELECT COALESCE(SUM(calls), 0) FROM call_stats) || ', audit ' || \
     (SELECT COUNT(*) FROM audit) AS everything";
 
 async fn everything(store: &Store) -> String {
@@ -84,7 +84,6 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
             "INSERT ON calls",
             "INSERT ON event_positions",
             "INSERT ON events",
-            "INSERT ON deliveries",
         ],
         async || world.calls.incoming(world.bridge, incoming("a")).await,
     )
@@ -98,7 +97,6 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
             "UPDATE ON calls",
             "UPDATE ON event_positions",
             "INSERT ON events",
-            "INSERT ON deliveries",
         ],
         async || world.tell(call, answered()).await,
     )
@@ -141,7 +139,6 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
             "UPDATE ON credit_accounts",
             "UPDATE ON calls",
             "INSERT ON events",
-            "INSERT ON deliveries",
             "INSERT ON call_stats",
         ],
         async || world.tell(call, hang_up()).await,
@@ -149,7 +146,7 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
     .await;
     assert_eq!(
         everything(&world.store).await,
-        "9 0 1 9 0, holds 1 0 1 1, transactions 2, calls ended, transcripts 1, events 4 up to 4, deliveries 4, counted 3, audit 1"
+        "9 0 1 9 0, holds 1 0 1 1, transactions 2, calls ended, transcripts 1, events 4 up to 4, subscribed 4, counted 3, audit 1"
     );
     let report = ledger::verify(&world.store, None)
         .await

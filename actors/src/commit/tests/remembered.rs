@@ -1,6 +1,6 @@
 //! Batches from remembered rows, while others write the same rows.
 
-use dikala_entities::{EventKind, HangupReason, Store, WebhookId, delivery};
+use dikala_entities::{EventKind, HangupReason, Store, WebhookId, event};
 use dikala_testkit::rows;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, PaginatorTrait, QueryFilter};
 
@@ -98,15 +98,16 @@ async fn a_webhook_that_is_new_or_switched_off_counts_for_the_next_event() {
         txn.commit().await.expect("commits");
         announce().await;
         announce().await;
-        assert_eq!(deliveries(&store, id).await, 2);
+        assert_eq!(events(&store, id).await, 2);
         let off = "UPDATE webhooks SET is_active = false";
         store.writer().execute_unprepared(off).await.expect("runs");
         announce().await;
-        assert_eq!(deliveries(&store, id).await, 2);
+        assert_eq!(events(&store, id).await, 2);
     }
 }
 
-async fn deliveries(store: &Store, webhook: WebhookId) -> u64 {
-    let theirs = delivery::Entity::find().filter(delivery::Column::WebhookId.eq(webhook));
+async fn events(store: &Store, webhook: WebhookId) -> u64 {
+    let theirs =
+        event::Entity::find().filter(event::Column::Subscribers.contains(webhook.to_string()));
     theirs.count(store.reader()).await.expect("answers")
 }

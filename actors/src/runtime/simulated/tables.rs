@@ -9,6 +9,8 @@ use dikala_entities::{
     call, credit_account, credit_hold, credit_transaction,
 };
 
+use crate::events::sequences::{LogPlace, Sequences};
+
 /// A planted bug, to test that the checks find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
@@ -27,7 +29,9 @@ pub(crate) enum Flaw {
     /// A call that a bridge reports at two nodes is opened at both.
     OpenedTwice,
     /// Every node delivers to every webhook.
-    QueueOwnersIgnored,
+    CursorsIgnored,
+    /// A cursor moves past events that have no row.
+    CursorsSkip,
     /// An attempt's record overwrites newer state, whoever owns the delivery.
     RecordedBlindly,
     /// A begun minute is not billed.
@@ -41,7 +45,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::UnfencedCalls,
         Self::UnversionedAccounts,
         Self::WrittenAgain,
@@ -49,7 +53,8 @@ impl Flaw {
         Self::TakenFromTheLiving,
         Self::LeasesCutShort,
         Self::OpenedTwice,
-        Self::QueueOwnersIgnored,
+        Self::CursorsIgnored,
+        Self::CursorsSkip,
         Self::RecordedBlindly,
         Self::RoundedDown,
         Self::KeptUnused,
@@ -64,6 +69,18 @@ pub(crate) struct EventRow {
     pub(crate) call: Option<CallId>,
     pub(crate) kind: EventKind,
     pub(crate) position: i64,
+    pub(crate) tenant: TenantId,
+    pub(crate) announced_at: Millis,
+    /// The webhooks that subscribed to it, with their sequence numbers.
+    pub(crate) subscribers: BTreeMap<WebhookId, i64>,
+}
+
+/// How far a webhook's events have rows of deliveries, and the node that delivers: none if it ended, empty if it had
+/// nothing left to do.
+#[derive(Clone, Debug)]
+pub(crate) struct CursorRow {
+    pub(crate) node: Option<String>,
+    pub(crate) place: LogPlace,
 }
 
 /// The last position of a tenant's events, the node that gave it, and the due time of what that node announced.
@@ -72,6 +89,7 @@ pub(crate) struct PositionRow {
     pub(crate) last: i64,
     pub(crate) node: String,
     pub(crate) stamped_at: Millis,
+    pub(crate) sequences: Sequences,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +109,6 @@ pub(crate) struct DeliveryRow {
     pub(crate) state: DeliveryState,
     pub(crate) attempts: i64,
     pub(crate) next_attempt_at: Millis,
-    pub(crate) lease_owner: Option<String>,
     pub(crate) created: Millis,
 }
 
@@ -129,8 +146,7 @@ pub(crate) struct Tables {
     pub(crate) positions: BTreeMap<TenantId, PositionRow>,
     pub(crate) events: Vec<EventRow>,
     pub(crate) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
-    /// The node that delivers to each webhook.
-    pub(crate) queue_owners: BTreeMap<WebhookId, String>,
+    pub(crate) cursors: BTreeMap<WebhookId, CursorRow>,
     /// The end of each node's lease, by the store's clock.
     pub(crate) nodes: BTreeMap<String, i64>,
     pub(crate) bridges: BTreeMap<BridgeId, BridgeRow>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
+use dikala_entities::{CallId, DeliveryId, EventId, EventKind, Millis, TenantId, WebhookId};
 
 use crate::{
     events::outbox::Dispatch,
@@ -19,12 +19,15 @@ pub(in crate::webhooks) struct AttemptRecord {
     pub(in crate::webhooks) delivery: DeliveryId,
     pub(in crate::webhooks) webhook: WebhookId,
     pub(in crate::webhooks) tenant: TenantId,
+    pub(in crate::webhooks) event: EventId,
+    pub(in crate::webhooks) call: Option<CallId>,
+    pub(in crate::webhooks) kind: EventKind,
     /// The webhook's `updated_at` when its endpoint was read.
     pub(in crate::webhooks) webhook_updated_at: Millis,
     /// 1 for the first attempt.
     pub(in crate::webhooks) number: i64,
     pub(in crate::webhooks) is_test: bool,
-    /// Made by hand at a node that does not have the endpoint queue, under a claim of its own.
+    /// Made by hand at a node that does not have the endpoint queue.
     pub(in crate::webhooks) is_beside_queue: bool,
     pub(in crate::webhooks) started_at: Millis,
     pub(in crate::webhooks) ended_at: Millis,
@@ -72,6 +75,9 @@ impl AttemptRecord {
             delivery: dispatch.delivery,
             webhook: dispatch.webhook,
             tenant: dispatch.tenant,
+            event: dispatch.event,
+            call: dispatch.call,
+            kind: dispatch.kind,
             webhook_updated_at,
             number,
             is_test: dispatch.is_test,

@@ -41,7 +41,7 @@ impl Courier {
                 let began = Instant::now();
                 // If the process became another node, other nodes record its old deliveries.
                 let wanted = || !courier.is_dead() && courier.deps.node.is(&courier.node);
-                let write = batch.write(&courier.deps.store, &courier.node, wanted);
+                let write = batch.write(&courier.deps.store, courier.cursor_owner(), wanted);
                 let Some(recorded) = write.await else {
                     return;
                 };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
-use crate::events::outbox::Dispatch;
+use crate::events::{outbox::Dispatch, sequences::LogPlace};
 
 /// The operator's limits that affect scheduling.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub(in crate::webhooks) enum SchedulerEffect<E> {
     /// Read these webhooks, then call [`loaded`](super::Scheduler::loaded) or
     /// [`not_loaded`](super::Scheduler::not_loaded).
     Load(Vec<WebhookId>),
-    /// Read deliveries of one webhook, then call [`claimed`](super::Scheduler::claimed) or
+    /// Write and read deliveries of one webhook, then call [`claimed`](super::Scheduler::claimed) or
     /// [`not_claimed`](super::Scheduler::not_claimed).
     Refill(Refill),
     /// Let other nodes deliver to these webhooks, then call [`released`](super::Scheduler::released).
@@ -51,14 +51,42 @@ pub(in crate::webhooks) enum SchedulerEffect<E> {
     GoOn,
 }
 
-/// The deliveries to read for one queue.
+/// The deliveries to read for one queue. Before that, rows are written for those that are only in the log.
 #[derive(Clone, Debug)]
 pub(in crate::webhooks) struct Refill {
     pub(in crate::webhooks) webhook: WebhookId,
+    pub(in crate::webhooks) tenant: TenantId,
+    /// 0 if rows are to be written only.
     pub(in crate::webhooks) limit: usize,
     /// Deliveries already in memory.
     pub(in crate::webhooks) known: Vec<DeliveryId>,
-    pub(in crate::webhooks) left_behind: Option<DeliveryId>,
+    /// Every event up to here has a row of its delivery.
+    pub(in crate::webhooks) from: LogPlace,
+    /// The queue's state, to which the result refers.
+    pub(in crate::webhooks) mark: RefillMark,
+}
+
+/// The state of a queue when its refill was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::webhooks) struct RefillMark {
+    /// Due rows are read, too.
+    pub(in crate::webhooks) reads: bool,
+    /// The highest sequence number that was seen.
+    pub(in crate::webhooks) seen: i64,
+    /// How often deliveries in memory were forgotten.
+    pub(in crate::webhooks) forgotten: u64,
+}
+
+/// The result of a refill.
+#[derive(Debug)]
+pub(in crate::webhooks) struct Refilled {
+    pub(in crate::webhooks) items: Vec<QueuedDelivery>,
+    /// Every event up to here has a row of its delivery.
+    pub(in crate::webhooks) written: LogPlace,
+    /// That is the end of the log.
+    pub(in crate::webhooks) is_log_end: bool,
+    /// No other row was due.
+    pub(in crate::webhooks) is_complete: bool,
 }
 
 /// A webhook with pending deliveries that the table shows as neither disabled nor paused.
@@ -67,7 +95,7 @@ pub(in crate::webhooks) struct DueWebhook {
     pub(in crate::webhooks) webhook: WebhookId,
     /// None if the webhook was deleted.
     pub(in crate::webhooks) tenant: Option<TenantId>,
-    /// The due time of its first pending delivery that no node has claimed.
+    /// The due time of its first pending delivery that has a row.
     pub(in crate::webhooks) at: Option<Millis>,
 }
 
@@ -83,4 +111,17 @@ pub(in crate::webhooks) struct LeftInTable {
 pub(in crate::webhooks) struct SchedulerCounts {
     pub(in crate::webhooks) in_flight: usize,
     pub(in crate::webhooks) unrecorded: usize,
+}
+
+/// A cursor as its owner read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::webhooks) struct CursorReading {
+    /// Every event up to here has a row of its delivery, or had one.
+    pub(in crate::webhooks) stored: LogPlace,
+    /// The newest event.
+    pub(in crate::webhooks) end: LogPlace,
+    /// Another node announced the tenant's newest event.
+    pub(in crate::webhooks) is_announced_elsewhere: bool,
+    /// Rows of its deliveries are pending.
+    pub(in crate::webhooks) has_pending: bool,
 }

@@ -1,11 +1,19 @@
 //! One endpoint's queue: deliveries that wait in memory, that are in progress, and that must be read from the table.
 //!
-//! A delivery comes fresh from its commit ([`EndpointQueue::offer`]) or from the table ([`EndpointQueue::claimed`]). One rule keeps the
-//! order of a call's first attempts: once a delivery was left to the table, all newer ones are left there too and
-//! come back in order.
+//! A delivery comes fresh from its commit ([`EndpointQueue::offer`]) or from the table ([`EndpointQueue::refilled`]). Two rules
+//! keep the order of a call's first attempts. A fresh one is accepted only if its sequence number follows the last one.
+//! Once a delivery was left to the table, all newer ones are left there too and come back in order.
+//!
+//! Fresh deliveries have no row until their attempt is recorded. `handled` is the place in the log up to which each has a
+//! row or is in memory; the [cursor](EndpointQueue::cursor) is the place up to which each has a row.
+
+mod log;
+
+#[cfg(test)]
+mod tests;
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     rc::Rc,
 };
 
@@ -13,12 +21,13 @@ use dikala_entities::{CallId, DeliveryId, Millis, TenantId};
 
 use super::effects::{QueueLimits, QueuedDelivery};
 use crate::{
+    events::sequences::LogPlace,
     runtime::circuit::{Admits, Circuit},
     webhooks::{retry::AttemptVerdict, stats::QueueState, webhook_status::QueueReading},
 };
 
 /// Deliveries waiting in memory per endpoint; the rest waits in the table.
-const WAITING_MAX: usize = 64;
+const WAITING_MAX: usize = 512;
 /// A queue with a backlog reads the table again when at most this many wait.
 const READ_AGAIN_AT: usize = 16;
 /// The first pause of a circuit, in milliseconds.
@@ -27,9 +36,6 @@ const FIRST_PAUSE_MS: i64 = 1_000;
 const BELIEVED_MS: i64 = 30_000;
 /// The same among other nodes: a call erased at another node must not be sent by this one.
 const BELIEVED_AMONG_OTHERS_MS: i64 = 250;
-/// A committed delivery that arrives later than this is left to the table, from which it may have been claimed
-/// already.
-const FRESH_MS: i64 = 1_000;
 
 /// The state of the queue's webhook.
 #[derive(Debug)]
@@ -65,16 +71,34 @@ pub(in crate::webhooks) struct EndpointQueue<E> {
     pub(in crate::webhooks) closing: bool,
     used_at: Millis,
     deliveries: VecDeque<QueuedDelivery>,
-    /// All deliveries in memory: waiting, in progress, or ended but not recorded.
-    known: HashSet<DeliveryId>,
+    /// Deliveries that were offered while the table is read. The result says whether they follow it.
+    offered_meanwhile: VecDeque<QueuedDelivery>,
+    /// All deliveries in memory: waiting, in progress, or ended but not recorded. Fresh ones with their sequence number.
+    known: HashMap<DeliveryId, Option<i64>>,
     first_attempts: HashSet<CallId>,
     in_flight: usize,
     /// Deliveries whose attempts cannot be recorded. They stay in `known`.
     aside: usize,
-    /// The newest delivery left to the table.
-    left_behind: Option<DeliveryId>,
-    /// Deliveries up to this one come from the table only.
-    read_up_to: Option<DeliveryId>,
+    /// The stored cursor, if this node has it.
+    stored: Option<LogPlace>,
+    /// Each event up to here has a row of its delivery, or is in memory. Later ones may be in memory, too: those that were
+    /// under way when others were forgotten. Before the cursor is read, it is assumed that all events before the first one
+    /// offered have rows.
+    handled: Option<LogPlace>,
+    /// Deliveries in memory without a row, with their positions and when they came.
+    unwritten: BTreeMap<i64, (i64, Millis)>,
+    /// The highest sequence number that was seen.
+    seen: i64,
+    /// The newest sequence number when the cursor was last read.
+    end_before: i64,
+    /// Rows of deliveries that are not in memory are pending.
+    rows_left: bool,
+    /// How often deliveries in memory were forgotten.
+    forgotten: u64,
+    /// The last time at which rows were written without reading any.
+    rows_asked_at: Option<Millis>,
+    /// Deliveries that were recorded while the table is read, which may still show them as pending.
+    recorded_meanwhile: HashSet<DeliveryId>,
     held_until: Option<Millis>,
 }
 
@@ -91,12 +115,20 @@ impl<E> EndpointQueue<E> {
             closing: false,
             used_at: now,
             deliveries: VecDeque::new(),
-            known: HashSet::new(),
+            offered_meanwhile: VecDeque::new(),
+            known: HashMap::new(),
             first_attempts: HashSet::new(),
             in_flight: 0,
             aside: 0,
-            left_behind: None,
-            read_up_to: None,
+            stored: None,
+            handled: None,
+            unwritten: BTreeMap::new(),
+            seen: 0,
+            end_before: 0,
+            rows_left: false,
+            forgotten: 0,
+            rows_asked_at: None,
+            recorded_meanwhile: HashSet::new(),
             held_until: None,
         }
     }
@@ -164,49 +196,6 @@ impl<E> EndpointQueue<E> {
         self.forget();
     }
 
-    /// Accepts a delivery that was just committed, or leaves it to the table.
-    pub(super) fn offer(&mut self, item: QueuedDelivery, room: bool, now: Millis) -> bool {
-        let id = item.dispatch.delivery;
-        if self.known.contains(&id) {
-            return true;
-        }
-        let in_order = self.left_behind.is_none() && self.read_up_to.is_none_or(|seen| id > seen);
-        let fresh = now.since(item.created) <= FRESH_MS;
-        let ready = matches!(self.target, Destination::Ready(_) | Destination::Unknown);
-        let room = room && self.room() > 0;
-        if in_order && fresh && ready && room && !item.dispatch.has_moved {
-            self.known.insert(id);
-            self.deliveries.push_back(item);
-            self.used_at = now;
-            return true;
-        }
-        self.leave(id);
-        false
-    }
-
-    fn leave(&mut self, id: DeliveryId) {
-        self.left_behind = self.left_behind.max(Some(id));
-    }
-
-    /// Accepts deliveries from the table. `mark` is the newest that was left behind at the time of the query.
-    /// `complete` means that nothing else was due.
-    pub(super) fn claimed(
-        &mut self,
-        items: Vec<QueuedDelivery>,
-        mark: Option<DeliveryId>,
-        complete: bool,
-    ) {
-        for item in items {
-            if self.known.insert(item.dispatch.delivery) {
-                self.deliveries.push_back(item);
-            }
-        }
-        if complete && self.left_behind == mark {
-            self.read_up_to = self.read_up_to.max(mark);
-            self.left_behind = None;
-        }
-    }
-
     /// The number of deliveries to read from the table now.
     pub(super) fn wanted(&self, now: Millis) -> usize {
         let ready = self.is_ready() && !self.claiming;
@@ -232,25 +221,16 @@ impl<E> EndpointQueue<E> {
 
     /// True if the table holds more and there is room for it.
     pub(super) fn should_read(&self, now: Millis) -> bool {
-        self.left_behind.is_some() && self.has_room() && self.wanted(now) > 0
-    }
-
-    pub(super) fn left_behind(&self) -> Option<DeliveryId> {
-        self.left_behind
-    }
-
-    /// Records that the table holds more than was read.
-    pub(super) fn more_in_table(&mut self, newest: DeliveryId) {
-        self.leave(newest);
+        self.is_behind() && self.has_room() && self.wanted(now) > 0
     }
 
     pub(super) fn known(&self) -> impl Iterator<Item = DeliveryId> + '_ {
-        self.known.iter().copied()
+        self.known.keys().copied()
     }
 
     /// Reserves a delivery for an attempt outside the queue, so that it does not come from the table too.
     pub(super) fn reserve(&mut self, id: DeliveryId) {
-        self.known.insert(id);
+        self.known.insert(id, None);
     }
 
     /// Does the same for a delivery that may wait in the queue, and removes it there. False if it is in progress.
@@ -258,7 +238,8 @@ impl<E> EndpointQueue<E> {
         let waits = |item: &QueuedDelivery| item.dispatch.delivery == id;
         match self.deliveries.iter().position(waits) {
             Some(place) => self.deliveries.remove(place).is_some(),
-            None => self.known.insert(id),
+            None if self.known.contains_key(&id) => false,
+            None => self.known.insert(id, None).is_none(),
         }
     }
 
@@ -348,7 +329,12 @@ impl<E> EndpointQueue<E> {
     }
 
     pub(super) fn recorded(&mut self, id: DeliveryId) {
-        self.known.remove(&id);
+        if let Some(Some(sequence)) = self.known.remove(&id) {
+            self.unwritten.remove(&sequence);
+        }
+        if self.claiming {
+            self.recorded_meanwhile.insert(id);
+        }
     }
 
     /// Handles an attempt that cannot be recorded: its delivery stays in `known` and takes room.
@@ -358,14 +344,6 @@ impl<E> EndpointQueue<E> {
 
     pub(super) fn no_longer_aside(&mut self) {
         self.aside = self.aside.saturating_sub(1);
-    }
-
-    /// Leaves all waiting deliveries to the table.
-    pub(super) fn forget(&mut self) {
-        for item in std::mem::take(&mut self.deliveries) {
-            self.known.remove(&item.dispatch.delivery);
-            self.leave(item.dispatch.delivery);
-        }
     }
 
     /// True if nothing is in progress or waits to be recorded.
@@ -379,7 +357,7 @@ impl<E> EndpointQueue<E> {
 
     /// The next time at which the queue needs a look without another cause.
     pub(super) fn looks_at(&self) -> Option<Millis> {
-        let wants = !self.deliveries.is_empty() || self.left_behind.is_some();
+        let wants = !self.deliveries.is_empty() || self.is_behind();
         let probe = self.circuit.probe_at();
         let times = [probe, self.held_until];
         times.into_iter().flatten().max().filter(|_| wants)
@@ -388,108 +366,11 @@ impl<E> EndpointQueue<E> {
     /// True if it had nothing to do for `idle_ms`.
     pub(super) fn is_idle(&self, idle_ms: i64, now: Millis) -> bool {
         self.known.is_empty()
+            && (self.stored.is_none() || !self.is_unread())
             && !self.claiming
             && !self.in_round
             && !self.releasing
             && self.circuit.probe_at().is_none_or(|at| now >= at)
             && now.since(self.used_at) >= idle_ms
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use dikala_entities::{EventId, EventKind, WebhookId};
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::events::outbox::Dispatch;
-
-    const NOW: Millis = Millis::from_i64(1_768_447_800_000);
-
-    fn item(call: CallId) -> QueuedDelivery {
-        QueuedDelivery {
-            dispatch: Dispatch {
-                delivery: DeliveryId::new(NOW),
-                webhook: WebhookId::new(NOW),
-                tenant: TenantId::new(NOW),
-                event: EventId::new(NOW),
-                kind: EventKind::CallStarted,
-                call: Some(call),
-                body: "{}".into(),
-                attempts: 0,
-                is_test: false,
-                trace: None,
-                has_moved: false,
-            },
-            read_at: NOW,
-            created: NOW,
-        }
-    }
-
-    #[test]
-    fn what_a_call_announces_that_moved_comes_from_the_table() {
-        let mut queue = EndpointQueue::<()>::new(TenantId::new(NOW), NOW);
-        let call = CallId::new(NOW);
-        let mut moved = item(call);
-        moved.dispatch.has_moved = true;
-        assert!(!queue.offer(moved.clone(), true, NOW));
-        assert_eq!(queue.left_behind(), Some(moved.dispatch.delivery));
-        // So is every later one, until the table was read.
-        assert!(!queue.offer(item(call), true, NOW));
-    }
-
-    #[test]
-    fn what_comes_late_or_twice_is_left_to_the_table() {
-        let mut queue = EndpointQueue::<()>::new(TenantId::new(NOW), NOW);
-        let call = CallId::new(NOW);
-        let first = item(call);
-        assert!(queue.offer(first.clone(), true, NOW));
-        assert!(queue.offer(first, true, NOW));
-        assert_eq!(queue.waiting(), 1);
-        assert!(!queue.offer(item(call), true, NOW.plus_ms(FRESH_MS + 1)));
-        assert!(queue.left_behind().is_some());
-    }
-
-    proptest! {
-        /// Whatever is offered, forgotten and read, waiting deliveries are in the order of their commits.
-        #[test]
-        fn memory_and_table_together_keep_the_order(steps in proptest::collection::vec(0_u8..6, 1..400)) {
-            let mut queue = EndpointQueue::<()>::new(TenantId::new(NOW), NOW);
-            let call = CallId::new(NOW);
-            let mut table: VecDeque<QueuedDelivery> = VecDeque::new();
-            let mut began: Vec<DeliveryId> = Vec::new();
-            for step in steps {
-                match step {
-                    // Committed and announced; sometimes without room.
-                    0..=2 => {
-                        let item = item(call);
-                        if !queue.offer(item.clone(), step > 0, NOW) {
-                            table.push_back(item);
-                        }
-                    }
-                    3 => {
-                        if let Some(first) = queue.deliveries.pop_front() {
-                            queue.recorded(first.dispatch.delivery);
-                            began.push(first.dispatch.delivery);
-                        }
-                    }
-                    4 => {
-                        let mark = queue.left_behind();
-                        let read: Vec<QueuedDelivery> = table.drain(..table.len().min(3)).collect();
-                        queue.claimed(read, mark, table.is_empty());
-                    }
-                    _ => {
-                        for item in queue.deliveries.iter().rev() {
-                            table.push_front(item.clone());
-                        }
-                        queue.forget();
-                    }
-                }
-                let waits: Vec<DeliveryId> = queue.deliveries.iter().map(|i| i.dispatch.delivery).collect();
-                prop_assert!(began.is_sorted() && waits.is_sorted());
-                prop_assert!(began.last().is_none_or(|last| waits.iter().all(|id| id > last)));
-                prop_assert_eq!(queue.known().count(), waits.len());
-            }
-        }
     }
 }

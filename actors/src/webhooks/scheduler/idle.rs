@@ -13,8 +13,11 @@ impl<E> Scheduler<E> {
         self.queues
             .retain(|_, queue| queue.may_be_ours() || !queue.is_idle(QUEUE_IDLE_MS, now));
         for (webhook, queue) in &mut self.queues {
-            if queue.is_idle(QUEUE_IDLE_MS, now) {
+            // A read that is under way might take the cursor back.
+            if queue.is_idle(QUEUE_IDLE_MS, now) && !self.loading.contains(webhook) {
+                self.to_load.remove(webhook);
                 queue.suspect();
+                queue.read_cursor(None);
                 queue.releasing = true;
                 self.to_release.push(*webhook);
             }
@@ -22,7 +25,7 @@ impl<E> Scheduler<E> {
         let waiting: Vec<WebhookId> = self
             .queues
             .iter()
-            .filter(|(_, queue)| queue.waiting() > 0 || queue.left_behind().is_some())
+            .filter(|(_, queue)| queue.waiting() > 0 || queue.is_behind())
             .map(|(webhook, _)| *webhook)
             .collect();
         for webhook in waiting {

@@ -4,27 +4,29 @@
 //! Each webhook has an [`EndpointQueue`]. Queues take turns, one attempt each. A tenant has a share of all attempts ([`slots`]).
 
 mod by_hand;
-mod effects;
+mod cursors;
+pub(super) mod effects;
 mod endpoint_queue;
 mod idle;
 mod recording;
+mod refills;
 mod slots;
 
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     rc::Rc,
 };
 
-use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
+use dikala_entities::{Millis, TenantId, WebhookId};
 
 use self::slots::Slots;
 pub(super) use self::{
     effects::{
-        DueWebhook, LeftInTable, QueueLimits, QueuedDelivery, Refill, SchedulerCounts,
-        SchedulerEffect, SchedulerLimits,
+        CursorReading, DueWebhook, LeftInTable, QueueLimits, QueuedDelivery, Refill, Refilled,
+        SchedulerCounts, SchedulerEffect, SchedulerLimits,
     },
     endpoint_queue::{Destination, EndpointQueue},
 };
@@ -42,8 +44,6 @@ const WAITING_MAX: usize = 16_384;
 pub(super) const UNRECORDED_MAX: usize = 2_048;
 /// Attempts begun at once. Without a limit, one tenant's burst would delay all messages by milliseconds.
 const BURST: usize = 8;
-/// Concurrent reads of deliveries.
-const CLAIMS_MAX: usize = 4;
 /// Webhooks read by one query.
 const LOAD_BATCH: usize = 500;
 /// A queue's rest after an attempt that could not be made through our own fault, in milliseconds.
@@ -61,22 +61,26 @@ pub(super) struct Scheduler<E> {
     unrecorded: usize,
     /// Webhooks to read.
     to_load: BTreeSet<WebhookId>,
-    loading: bool,
+    loading: BTreeSet<WebhookId>,
     /// Queues idle for long, which other nodes may have.
     to_release: Vec<WebhookId>,
     /// Queues whose deliveries are to be read.
     to_claim: VecDeque<WebhookId>,
     claims: usize,
+    /// Queues whose deliveries have waited for long without a row.
+    to_write: BTreeSet<WebhookId>,
+    /// The last one of these, after which the next one has its turn.
+    written: Option<WebhookId>,
+    writing: bool,
     /// True if the table should be polled now.
     look: bool,
     /// The next due time that nothing else announces.
     next_due: Option<Millis>,
     stopping: bool,
-    started_at: Millis,
 }
 
 impl<E> Scheduler<E> {
-    pub(super) fn new(limits: SchedulerLimits, started_at: Millis) -> Self {
+    pub(super) fn new(limits: SchedulerLimits) -> Self {
         Self {
             limits,
             queues: BTreeMap::new(),
@@ -85,14 +89,16 @@ impl<E> Scheduler<E> {
             waiting: 0,
             unrecorded: 0,
             to_load: BTreeSet::new(),
-            loading: false,
+            loading: BTreeSet::new(),
             to_release: Vec::new(),
             to_claim: VecDeque::new(),
             claims: 0,
+            to_write: BTreeSet::new(),
+            written: None,
+            writing: false,
             look: false,
             next_due: None,
             stopping: false,
-            started_at,
         }
     }
 
@@ -130,6 +136,7 @@ impl<E> Scheduler<E> {
         while let Some(claim) = self.next_claim(now) {
             effects.push(SchedulerEffect::Refill(claim));
         }
+        effects.extend(self.next_write(now).map(SchedulerEffect::Refill));
         effects
     }
 
@@ -138,15 +145,13 @@ impl<E> Scheduler<E> {
         let mut left = LeftInTable::default();
         for dispatch in dispatches {
             let webhook = dispatch.webhook;
-            let created = created(dispatch.delivery);
-            // Deliveries committed before this scheduler began come from the table.
-            let ours = created >= self.started_at && !self.stopping;
+            let created = dispatch.delivery.time();
             let item = QueuedDelivery {
                 read_at: now,
                 created,
                 dispatch,
             };
-            let room = ours && self.waiting < WAITING_MAX;
+            let room = !self.stopping && self.waiting < WAITING_MAX;
             let queue = self.queue(webhook, item.dispatch.tenant, now);
             if queue.offer(item, room, now) {
                 self.waiting += 1;
@@ -154,6 +159,7 @@ impl<E> Scheduler<E> {
             } else {
                 left.all += 1;
                 left.for_others |= !queue.may_be_ours();
+                self.want_row(webhook, now);
                 self.want(webhook, now);
             }
         }
@@ -227,8 +233,13 @@ impl<E> Scheduler<E> {
                 None => deleted.push(due.webhook),
             }
         }
-        if reread {
-            self.to_load.extend(self.queues.keys().copied());
+        for (webhook, queue) in &self.queues {
+            if reread && !queue.releasing {
+                self.to_load.insert(*webhook);
+            }
+            if queue.must_write(now) {
+                self.to_write.insert(*webhook);
+            }
         }
         deleted
     }
@@ -238,14 +249,15 @@ impl<E> Scheduler<E> {
         self.next_due.take()
     }
 
-    /// Handles webhooks that were read; `aim` returns each queue's destination.
+    /// Handles webhooks that were read, with the cursors that this node has; `aim` returns each queue's destination.
     pub(super) fn loaded(
         &mut self,
         ids: &[WebhookId],
+        cursors: &HashMap<WebhookId, CursorReading>,
         now: Millis,
         mut aim: impl FnMut(WebhookId, &EndpointQueue<E>) -> Destination<E>,
     ) {
-        self.loading = false;
+        self.loading.clear();
         for id in ids {
             // Changed again during the read, so this result is stale.
             if self.to_load.contains(id) {
@@ -254,9 +266,11 @@ impl<E> Scheduler<E> {
             if let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.releasing) {
                 let was_ready = queue.is_ready();
                 let target = aim(*id, queue);
+                queue.read_cursor(cursors.get(id).copied());
                 queue.aim(target);
                 self.look |= queue.is_ready() && !was_ready;
                 self.take_turn(*id);
+                self.want_row(*id, now);
                 self.want(*id, now);
             }
         }
@@ -264,45 +278,8 @@ impl<E> Scheduler<E> {
 
     /// Handles a failed read of webhooks.
     pub(super) fn not_loaded(&mut self, ids: Vec<WebhookId>) {
-        self.loading = false;
+        self.loading.clear();
         self.to_load.extend(ids);
-    }
-
-    /// Handles deliveries that were read. The events of `lost` due ones no longer exist.
-    pub(super) fn claimed(
-        &mut self,
-        claim: &Refill,
-        mut items: Vec<QueuedDelivery>,
-        lost: usize,
-        now: Millis,
-    ) {
-        // However long the read took: deliveries that expire at once would never be sent.
-        items.iter_mut().for_each(|item| item.read_at = now);
-        self.claims = self.claims.saturating_sub(1);
-        let Some(queue) = self.queues.get_mut(&claim.webhook) else {
-            return;
-        };
-        queue.claiming = false;
-        let complete = items.len() + lost < claim.limit;
-        self.waiting = self.waiting.saturating_add(items.len());
-        let newest = items.iter().map(|item| item.dispatch.delivery).max();
-        queue.claimed(items, claim.left_behind, complete);
-        if let (false, Some(newest)) = (complete, newest) {
-            queue.more_in_table(newest);
-        }
-        if !queue.is_ready() || self.stopping {
-            queue.forget();
-        }
-        self.take_turn(claim.webhook);
-        self.want(claim.webhook, now);
-    }
-
-    /// Handles a failed read of deliveries.
-    pub(super) fn not_claimed(&mut self, claim: &Refill) {
-        self.claims = self.claims.saturating_sub(1);
-        if let Some(queue) = self.queues.get_mut(&claim.webhook) {
-            queue.claiming = false;
-        }
     }
 
     pub(super) fn counts(&self) -> SchedulerCounts {
@@ -384,41 +361,17 @@ impl<E> Scheduler<E> {
     }
 
     fn next_load(&mut self) -> Option<Vec<WebhookId>> {
-        if self.loading || self.stopping || self.to_load.is_empty() {
+        if !self.loading.is_empty() || self.stopping || self.to_load.is_empty() {
             return None;
         }
-        self.loading = true;
         let mut ids = Vec::new();
         while ids.len() < LOAD_BATCH
             && let Some(id) = self.to_load.pop_first()
         {
             ids.push(id);
         }
+        self.loading.extend(&ids);
         Some(ids)
-    }
-
-    fn next_claim(&mut self, now: Millis) -> Option<Refill> {
-        if self.claims >= CLAIMS_MAX || self.stopping || self.waiting >= WAITING_MAX {
-            return None;
-        }
-        while let Some(webhook) = self.to_claim.pop_front() {
-            let Some(queue) = self.queues.get_mut(&webhook) else {
-                continue;
-            };
-            let limit = queue.wanted(now);
-            if limit == 0 {
-                continue;
-            }
-            queue.claiming = true;
-            self.claims += 1;
-            return Some(Refill {
-                webhook,
-                limit,
-                known: queue.known().collect(),
-                left_behind: queue.left_behind(),
-            });
-        }
-        None
     }
 
     /// Handles a webhook whose next delivery is due at `at`, now or later.
@@ -438,17 +391,6 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// Asks for a queue's deliveries from the table, if there are any and there is room.
-    fn want(&mut self, webhook: WebhookId, now: Millis) {
-        let wants = self
-            .queues
-            .get(&webhook)
-            .is_some_and(|queue| queue.should_read(now));
-        if wants && !self.to_claim.contains(&webhook) {
-            self.to_claim.push_back(webhook);
-        }
-    }
-
     fn slot_free(&mut self, webhook: WebhookId, tenant: TenantId) {
         self.round.extend(self.slots.end(tenant));
         self.take_turn(webhook);
@@ -461,9 +403,4 @@ impl<E> Scheduler<E> {
             (known, at) => known.or(at),
         };
     }
-}
-
-/// The creation time of a delivery, which is the beginning of its id.
-fn created(delivery: DeliveryId) -> Millis {
-    Millis::from_i64(i64::try_from(delivery.as_u128() >> 80).unwrap_or(i64::MAX))
 }

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_is_parked_until_an_attempt_of_its_tenant_ends() {
+    fn a_queue_is_parked_until_an_attempt_of_its_tenant_ends() {
         let now = Millis::from_i64(1_768_447_800_000);
         let (mut slots, tenant, webhook) = (Slots::new(4), TenantId::new(now), WebhookId::new(now));
         slots.begin(tenant);

@@ -1,6 +1,6 @@
-//! Due deliveries and their claims, in SQL. The same text runs on SQLite and PostgreSQL.
+//! Due deliveries and their claims, in SQL. A claim first writes the rows of deliveries that so far are only in the log of events. The same text runs on SQLite and PostgreSQL.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use dikala_entities::{
     CallId, DeliveryId, EventId, EventKind, Millis, Store, TenantId, TraceParent, WebhookId, call,
@@ -10,33 +10,23 @@ use dikala_entities::{
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryResult,
-    QuerySelect, Statement, Value,
+    QuerySelect, Statement,
 };
 use serde::Serialize;
 
+use super::{log::write_rows, statement::statement};
 use crate::{
-    events::outbox::{Dispatch, NewEvent},
+    events::{
+        outbox::{AHEAD_MS_MAX, Dispatch, NewEvent},
+        sequences::LogPlace,
+    },
     webhooks::scheduler::{DueWebhook, QueuedDelivery, Refill},
 };
 
+/// Pages of the log that one claim writes rows for.
+const LOG_PAGES_MAX: usize = 4;
 /// Maximum number of a deleted webhook's deliveries closed by one statement.
 pub(in crate::webhooks) const CLOSE_BATCH: i64 = 500;
-/// After this time a delivery of this node is no longer on its way from its commit, in milliseconds.
-pub(in crate::webhooks) const ON_ITS_WAY_MS: i64 = 1_000;
-/// Delivery `d`, committed or claimed by another node, belongs to the owner of its webhook's endpoint queue. A test does so
-/// once its node is gone. Ending a node writes nothing for its deliveries, because that would cost as much as their
-/// number.
-const NOT_OURS: &str =
-    "(d.lease_owner <> $1 AND (NOT d.is_test OR d.lease_owner NOT IN (SELECT id FROM nodes)))";
-
-fn statement(backend: DbBackend, sql: &str, values: Vec<Value>) -> Statement {
-    let sql = match backend {
-        DbBackend::Postgres => sql.to_owned(),
-        _ => sql.replace('$', "?"),
-    };
-    Statement::from_sql_and_values(backend, sql, values)
-}
-
 /// Ends a `SELECT` of ids. Every change of deliveries locks them in this order first, which prevents deadlocks.
 /// SQLite has one writer.
 fn lock(backend: DbBackend) -> &'static str {
@@ -48,20 +38,15 @@ fn lock(backend: DbBackend) -> &'static str {
 
 /// Every webhook with pending deliveries, except disabled and paused ones, whose deliveries stay pending. Walks the
 /// index from webhook to webhook, so the cost does not depend on the number of pending deliveries.
-pub(in crate::webhooks) async fn due(
-    store: &Store,
-    node: &str,
-    now: Millis,
-) -> Result<Vec<DueWebhook>, DbErr> {
-    let due = due_statement(store.backend(), node, now);
+pub(in crate::webhooks) async fn due(store: &Store) -> Result<Vec<DueWebhook>, DbErr> {
+    let due = due_statement(store.backend());
     let rows = store.reader().query_all_raw(due).await?;
     rows.iter().map(due_row).collect()
 }
 
-pub(in crate::webhooks) fn due_statement(backend: DbBackend, node: &str, now: Millis) -> Statement {
+pub(in crate::webhooks) fn due_statement(backend: DbBackend) -> Statement {
     // The order is that of the partial index, so both databases use it.
-    let sql = format!(
-        "WITH RECURSIVE w(id) AS ( \
+    let sql = "WITH RECURSIVE w(id) AS ( \
             SELECT (SELECT d.webhook_id FROM deliveries d WHERE d.status = 'pending' \
                 ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1) \
             UNION ALL \
@@ -69,15 +54,11 @@ pub(in crate::webhooks) fn due_statement(backend: DbBackend, node: &str, now: Mi
                 ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1) \
             FROM w WHERE w.id IS NOT NULL) \
         SELECT w.id AS id, webhooks.tenant_id AS tenant_id, \
-            (SELECT d.next_attempt_at FROM deliveries d \
-             WHERE d.status = 'pending' AND d.webhook_id = w.id \
-               AND (d.lease_owner IS NULL OR (d.lease_owner = $1 AND d.next_attempt_at <= $2) OR {NOT_OURS}) \
+            (SELECT d.next_attempt_at FROM deliveries d WHERE d.status = 'pending' AND d.webhook_id = w.id \
              ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1) AS due_at \
         FROM w LEFT JOIN webhooks ON webhooks.id = w.id \
-        WHERE w.id IS NOT NULL AND (webhooks.id IS NULL OR (webhooks.is_active AND webhooks.paused_at IS NULL))"
-    );
-    let values = vec![node.into(), now.plus_ms(-ON_ITS_WAY_MS).as_i64().into()];
-    statement(backend, &sql, values)
+        WHERE w.id IS NOT NULL AND (webhooks.id IS NULL OR (webhooks.is_active AND webhooks.paused_at IS NULL))";
+    Statement::from_string(backend, sql)
 }
 
 fn due_row(row: &QueryResult) -> Result<DueWebhook, DbErr> {
@@ -101,70 +82,88 @@ pub(in crate::webhooks) async fn webhooks(
         .await
 }
 
-/// Claims due deliveries of one webhook, oldest first, if this node has its queue. The second part are those whose
-/// event is gone. If another node has the queue by now, it claims nothing.
+/// The result of a claim.
+#[derive(Debug)]
+pub(in crate::webhooks) struct Claimed {
+    /// Due deliveries, oldest first.
+    pub(in crate::webhooks) items: Vec<QueuedDelivery>,
+    /// Due deliveries whose event is gone.
+    pub(in crate::webhooks) lost: Vec<DeliveryId>,
+    /// Every event up to here has a row of its delivery.
+    pub(in crate::webhooks) written: LogPlace,
+    /// That is the end of the log.
+    pub(in crate::webhooks) is_log_end: bool,
+    /// Nothing else was due.
+    pub(in crate::webhooks) is_complete: bool,
+}
+
+/// Writes rows for the events of a webhook that have none, and reads its due deliveries, except those in memory. None if
+/// another node has the cursor by now.
 pub(in crate::webhooks) async fn claim(
     store: &Store,
     claim: &Refill,
     node: &str,
     now: Millis,
-) -> Result<(Vec<QueuedDelivery>, Vec<DeliveryId>), DbErr> {
+) -> Result<Option<Claimed>, DbErr> {
+    let mut written = (claim.from, false);
+    for _ in 0..LOG_PAGES_MAX {
+        let Some(next) = write_rows(store, claim, written.0, node).await? else {
+            return Ok(None);
+        };
+        written = next;
+        if written.1 {
+            break;
+        }
+    }
+    let mut claimed = Claimed {
+        items: Vec::new(),
+        lost: Vec::new(),
+        written: written.0,
+        is_log_end: written.1,
+        is_complete: false,
+    };
+    if claim.limit == 0 {
+        return Ok(Some(claimed));
+    }
+    let read_at = Instant::now();
     let claiming = claim_statement(store.backend(), claim, node, now)?;
-    let rows = store.writer().query_all_raw(claiming).await?;
-    let mut taken: Vec<Taken> = rows.iter().map(taken_row).collect::<Result<_, _>>()?;
-    taken.sort_unstable_by_key(|taken| (taken.due_at, taken.delivery));
-    with_bodies(store, taken, now).await
+    let rows = store.reader().query_all_raw(claiming).await?;
+    let taken: Vec<Taken> = rows.iter().map(taken_row).collect::<Result<_, _>>()?;
+    claimed.is_complete = written.1 && taken.len() < claim.limit;
+    if !taken.is_empty() {
+        store.confirm(read_at).await?;
+        (claimed.items, claimed.lost) = with_bodies(store, taken, now).await?;
+    }
+    Ok(Some(claimed))
 }
 
-/// Claims deliveries that other nodes committed too, except tests: those are made on the node that received the
-/// request, while it lives.
-///
-/// After a call moved, an event from another node waits for an earlier one in `coming`, which is on its way here from
-/// its commit. Due times follow the order of commits, so only deliveries that became due recently are read for this.
+/// First attempts are due even if the clock of the node that announced their event is ahead. Otherwise later events of the
+/// same call would overtake them.
 pub(in crate::webhooks) fn claim_statement(
     backend: DbBackend,
     claim: &Refill,
     node: &str,
     now: Millis,
 ) -> Result<Statement, DbErr> {
-    let (known, lock) = match backend {
-        DbBackend::Postgres => (
-            "SELECT json_array_elements_text($7::json)",
-            "FOR UPDATE OF d SKIP LOCKED",
-        ),
-        _ => ("SELECT value FROM json_each($7)", ""),
+    let known = match backend {
+        DbBackend::Postgres => "SELECT json_array_elements_text($3::json)",
+        _ => "SELECT value FROM json_each($3)",
     };
     let sql = format!(
-        "WITH coming AS MATERIALIZED ( \
-            SELECT o.call_id, MIN(o.id) AS first FROM deliveries o \
-            WHERE o.webhook_id = $2 AND o.status = 'pending' AND o.next_attempt_at > $4 AND o.next_attempt_at <= $3 \
-              AND o.lease_owner = $1 AND o.attempts = 0 AND o.call_id IS NOT NULL AND o.id > $5 AND o.id NOT IN ({known}) \
-            GROUP BY o.call_id), \
-        picked AS MATERIALIZED ( \
-            SELECT d.id FROM deliveries d \
-            WHERE d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at <= $3 \
-              AND (d.lease_owner IS NULL OR (d.lease_owner = $1 AND (d.next_attempt_at <= $4 OR d.id <= $5)) \
-                OR ({NOT_OURS} AND (d.next_attempt_at <= $4 \
-                  OR NOT EXISTS (SELECT 1 FROM coming WHERE coming.call_id = d.call_id AND coming.first < d.id)))) \
-              AND d.id NOT IN ({known}) \
-              AND NOT EXISTS (SELECT 1 FROM webhook_lanes l WHERE l.webhook_id = $2 AND l.node <> $1) \
-            ORDER BY d.next_attempt_at, d.id LIMIT $6 {lock}) \
-        UPDATE deliveries SET lease_owner = $1 WHERE id IN (SELECT id FROM picked) \
-        RETURNING id, tenant_id, webhook_id, event_id, call_id, kind, attempts, is_test, created_at, next_attempt_at"
+        "SELECT d.id, d.tenant_id, d.webhook_id, d.event_id, d.call_id, d.kind, d.attempts, d.is_test, d.created_at \
+         FROM deliveries d WHERE d.webhook_id = $1 AND d.status = 'pending' AND d.next_attempt_at <= $6 \
+            AND (d.next_attempt_at <= $2 OR d.attempts = 0) AND d.id NOT IN ({known}) \
+            AND EXISTS (SELECT 1 FROM webhook_cursors c WHERE c.webhook_id = $1 AND c.node = $4) \
+         ORDER BY d.next_attempt_at, d.id LIMIT $5"
     );
     let known = serde_json::to_string(&claim.known).map_err(|e| DbErr::Json(e.to_string()))?;
-    let left_behind = claim
-        .left_behind
-        .map(|id| id.to_string())
-        .unwrap_or_default();
     let values = vec![
-        node.into(),
         claim.webhook.to_string().into(),
         now.as_i64().into(),
-        now.plus_ms(-ON_ITS_WAY_MS).as_i64().into(),
-        left_behind.into(),
-        i64::try_from(claim.limit).unwrap_or(i64::MAX).into(),
         known.into(),
+        node.into(),
+        i64::try_from(claim.limit).unwrap_or(i64::MAX).into(),
+        now.plus_ms(AHEAD_MS_MAX).as_i64().into(),
     ];
     Ok(statement(backend, &sql, values))
 }
@@ -179,7 +178,6 @@ struct Taken {
     attempts: i64,
     is_test: bool,
     created: Millis,
-    due_at: Millis,
 }
 
 fn taken_row(row: &QueryResult) -> Result<Taken, DbErr> {
@@ -193,7 +191,6 @@ fn taken_row(row: &QueryResult) -> Result<Taken, DbErr> {
         attempts: row.try_get("", "attempts")?,
         is_test: row.try_get("", "is_test")?,
         created: row.try_get("", "created_at")?,
-        due_at: row.try_get("", "next_attempt_at")?,
     })
 }
 
@@ -265,7 +262,7 @@ fn item(
             attempts: taken.attempts,
             is_test: taken.is_test,
             trace,
-            has_moved: false,
+            place: None,
         },
         read_at,
         created: taken.created,
@@ -281,8 +278,8 @@ pub(in crate::webhooks) async fn close_deleted(
     let sql = format!(
         "WITH open AS MATERIALIZED (SELECT d.id FROM deliveries d WHERE d.status = 'pending' AND d.id IN \
             (SELECT id FROM deliveries WHERE webhook_id = $2 AND status = 'pending' LIMIT $3) {}) \
-        UPDATE deliveries SET status = 'failed', completed_at = $1, next_attempt_at = NULL, \
-            lease_owner = NULL WHERE id IN (SELECT id FROM open)",
+        UPDATE deliveries SET status = 'failed', completed_at = $1, next_attempt_at = NULL \
+        WHERE id IN (SELECT id FROM open)",
         lock(store.backend())
     );
     let values = vec![
@@ -322,8 +319,8 @@ pub(in crate::webhooks) async fn close_lost(
     let sql = format!(
         "WITH lost AS MATERIALIZED (SELECT d.id, rows.now FROM {source} JOIN deliveries d ON d.id = rows.id \
             WHERE d.status = 'pending' {}) \
-        UPDATE deliveries SET status = 'failed', completed_at = lost.now, next_attempt_at = NULL, \
-            lease_owner = NULL FROM lost WHERE deliveries.id = lost.id",
+        UPDATE deliveries SET status = 'failed', completed_at = lost.now, next_attempt_at = NULL \
+        FROM lost WHERE deliveries.id = lost.id",
         lock(store.backend())
     );
     store
@@ -333,15 +330,8 @@ pub(in crate::webhooks) async fn close_lost(
         .map(drop)
 }
 
-/// Writes an event for one webhook only, with its delivery.
-pub(in crate::webhooks) async fn insert_test(
-    store: &Store,
-    event: &NewEvent,
-    delivery: &Dispatch,
-    node: &str,
-    now: Millis,
-) -> Result<(), DbErr> {
-    let txn = store.begin().await?;
+/// Writes the event of a test.
+pub(in crate::webhooks) async fn insert_test(store: &Store, event: &NewEvent) -> Result<(), DbErr> {
     // Without a position, because no follower should see it.
     let sql = "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, is_test) \
         VALUES ($1, $2, NULL, $3, $4, $5, true)";
@@ -352,21 +342,9 @@ pub(in crate::webhooks) async fn insert_test(
         event.at.as_i64().into(),
         event.body.as_ref().into(),
     ];
-    txn.execute_raw(statement(store.backend(), sql, values))
-        .await?;
-    let sql = "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
-            next_attempt_at, lease_owner, is_test, created_at) \
-        VALUES ($1, $2, $3, $4, NULL, $5, 'pending', 0, $6, $7, true, $6)";
-    let values = vec![
-        delivery.delivery.to_string().into(),
-        delivery.tenant.to_string().into(),
-        delivery.webhook.to_string().into(),
-        delivery.event.to_string().into(),
-        delivery.kind.as_str().into(),
-        now.as_i64().into(),
-        node.into(),
-    ];
-    txn.execute_raw(statement(store.backend(), sql, values))
-        .await?;
-    txn.commit().await
+    store
+        .writer()
+        .execute_raw(statement(store.backend(), sql, values))
+        .await
+        .map(drop)
 }

@@ -2,20 +2,21 @@
 
 use std::{
     borrow::Borrow,
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, HashSet},
 };
 
 use dikala_entities::{
-    AttemptOutcome, DeliveryId, DeliveryStatus, MailKind, Millis, Store, TenantId, WebhookId,
+    AttemptOutcome, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, MailKind, Millis,
+    Store, TenantId, WebhookId,
     batch::BatchWrite,
     rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
     webhook_stat::{hour_of, up_to},
 };
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value};
 use serde::Serialize;
 
-use super::recordable::{taken_by_others, written_before};
+use super::recordable::written_before;
 use crate::{
     mails,
     outbound::ErrorKind,
@@ -46,8 +47,8 @@ pub(in crate::webhooks) struct RecordedBatch {
     pub(in crate::webhooks) locked: HashSet<DeliveryId>,
 }
 
-/// Records a batch of attempts that `node` made in one transaction: webhooks' health, deliveries, log and statistics.
-/// Deliveries that other nodes took while this node was paused or cut off are skipped.
+/// Records a batch of attempts that `node` made in one transaction: deliveries, webhooks' health, log and statistics.
+/// Deliveries of webhooks whose cursor another node took while this node was paused or cut off are skipped.
 pub(in crate::webhooks) async fn record(
     store: &Store,
     node: &str,
@@ -55,7 +56,13 @@ pub(in crate::webhooks) async fn record(
 ) -> Result<RecordedBatch, DbErr> {
     let mut batch: Vec<&AttemptRecord> = batch.iter().map(Borrow::borrow).collect();
     let txn = store.begin_shared().await?;
-    let mut refused = taken_by_others(&txn, node, &batch).await?;
+    let recorded = record_deliveries(&txn, node, &batch).await?;
+    let is_refused = |record: &&&AttemptRecord| !recorded.contains(&record.delivery);
+    let mut refused: HashSet<DeliveryId> = batch
+        .iter()
+        .filter(is_refused)
+        .map(|record| record.delivery)
+        .collect();
     if !refused.is_empty() {
         let written = written_before(&txn, &batch).await?;
         batch.retain(|record| !refused.contains(&record.delivery));
@@ -75,9 +82,8 @@ pub(in crate::webhooks) async fn record(
         )
     });
     mails::write(&txn, mail_rows).await?;
-    record_deliveries(&txn, batch).await?;
-    let new = record_attempts(&txn, batch).await?;
-    count(&txn, batch, &new).await?;
+    record_attempts(&txn, batch).await?;
+    count(&txn, batch).await?;
     txn.commit().await?;
     Ok(RecordedBatch {
         disabled,
@@ -221,54 +227,114 @@ async fn write_health(txn: &Transaction, rows: &[HealthRow]) -> Result<(), DbErr
         .map(drop)
 }
 
-async fn record_deliveries(txn: &Transaction, batch: &[&AttemptRecord]) -> Result<(), DbErr> {
-    #[derive(Serialize)]
-    struct Row {
-        id: DeliveryId,
-        number: i64,
-        status: DeliveryStatus,
-        next_attempt_at: Option<i64>,
-        completed_at: Option<i64>,
+/// The row of a delivery after an attempt.
+#[derive(Serialize)]
+struct DeliveryRow {
+    id: DeliveryId,
+    tenant_id: TenantId,
+    webhook_id: WebhookId,
+    event_id: EventId,
+    call_id: Option<CallId>,
+    kind: EventKind,
+    status: DeliveryStatus,
+    number: i64,
+    next_attempt_at: Option<i64>,
+    is_test: i64,
+    beside_cursor: i64,
+    created_at: i64,
+    completed_at: Option<i64>,
+}
+
+impl DeliveryRow {
+    fn after(record: &AttemptRecord) -> Self {
+        let (status, next) = match record.verdict {
+            AttemptVerdict::Delivered => (DeliveryStatus::Succeeded, None),
+            AttemptVerdict::Retry { at } => (DeliveryStatus::Pending, Some(at.as_i64())),
+            AttemptVerdict::GivenUp | AttemptVerdict::Gone => (DeliveryStatus::Failed, None),
+        };
+        Self {
+            id: record.delivery,
+            tenant_id: record.tenant,
+            webhook_id: record.webhook,
+            event_id: record.event,
+            call_id: record.call,
+            kind: record.kind,
+            status,
+            number: record.number,
+            next_attempt_at: next,
+            is_test: i64::from(record.is_test),
+            beside_cursor: i64::from(record.is_test || record.is_beside_queue),
+            created_at: record.delivery.time().as_i64(),
+            completed_at: next.is_none().then_some(record.ended_at.as_i64()),
+        }
     }
-    let rows: Vec<Row> = batch
+}
+
+/// Writes the state of deliveries after their attempts: a new row after the first attempt, unless there is one. Returns
+/// those that were written. Not written are attempts that were made before, or by a node that does not have the cursor.
+/// Tests bypass the cursors, and so do attempts by hand, and those of webhooks that were deleted meanwhile. The order of ids prevents deadlocks.
+async fn record_deliveries(
+    txn: &Transaction,
+    node: &str,
+    batch: &[&AttemptRecord],
+) -> Result<HashSet<DeliveryId>, DbErr> {
+    let rows: Vec<DeliveryRow> = batch
         .iter()
-        .map(|record| {
-            let (status, next) = match record.verdict {
-                AttemptVerdict::Delivered => (DeliveryStatus::Succeeded, None),
-                AttemptVerdict::Retry { at } => (DeliveryStatus::Pending, Some(at.as_i64())),
-                AttemptVerdict::GivenUp | AttemptVerdict::Gone => (DeliveryStatus::Failed, None),
-            };
-            Row {
-                id: record.delivery,
-                number: record.number,
-                status,
-                next_attempt_at: next,
-                completed_at: next.is_none().then_some(record.ended_at.as_i64()),
-            }
-        })
+        .map(|record| DeliveryRow::after(record))
         .collect();
     let backend = txn.get_database_backend();
     let source = json_rows(
         backend,
         &[
             ("id", ColumnType::Text),
-            ("number", ColumnType::BigInt),
+            ("tenant_id", ColumnType::Text),
+            ("webhook_id", ColumnType::Text),
+            ("event_id", ColumnType::Text),
+            ("call_id", ColumnType::Text),
+            ("kind", ColumnType::Text),
             ("status", ColumnType::Text),
+            ("number", ColumnType::BigInt),
             ("next_attempt_at", ColumnType::BigInt),
+            ("is_test", ColumnType::BigInt),
+            ("beside_cursor", ColumnType::BigInt),
+            ("created_at", ColumnType::BigInt),
             ("completed_at", ColumnType::BigInt),
         ],
     );
     // A delivery that was closed meanwhile, because its call was erased or its webhook deleted, stays closed.
+    let while_pending = |column: &str| {
+        format!(
+            "{column} = CASE WHEN deliveries.status = 'pending' THEN excluded.{column} ELSE deliveries.{column} END"
+        )
+    };
     let sql = format!(
-        "UPDATE deliveries SET status = rows.status, attempts = rows.number, \
-            next_attempt_at = rows.next_attempt_at, completed_at = rows.completed_at, \
-            lease_owner = NULL \
-        FROM {source} WHERE deliveries.id = rows.id AND deliveries.status = 'pending' \
-            AND deliveries.attempts = rows.number - 1"
+        "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, next_attempt_at, \
+            is_test, created_at, completed_at) \
+        SELECT id, tenant_id, webhook_id, event_id, call_id, kind, status, number, next_attempt_at, is_test = 1, \
+            created_at, completed_at \
+        FROM {source} \
+        WHERE (number = 1 OR EXISTS (SELECT 1 FROM deliveries d WHERE d.id = rows.id)) AND (beside_cursor = 1 \
+            OR EXISTS (SELECT 1 FROM webhook_cursors c WHERE c.webhook_id = rows.webhook_id AND c.node = {me}) \
+            OR NOT EXISTS (SELECT 1 FROM webhooks w WHERE w.id = rows.webhook_id)) \
+        ORDER BY id \
+        ON CONFLICT (id) DO UPDATE SET attempts = excluded.attempts, {}, {}, {} \
+            WHERE deliveries.attempts = excluded.attempts - 1 \
+        RETURNING id",
+        while_pending("status"),
+        while_pending("next_attempt_at"),
+        while_pending("completed_at"),
+        me = if backend == DbBackend::Postgres {
+            "$2"
+        } else {
+            "?2"
+        },
     );
-    txn.execute_raw(json_statement(backend, sql, &rows)?)
-        .await
-        .map(drop)
+    let rows = serde_json::to_string(&rows).map_err(|error| DbErr::Json(error.to_string()))?;
+    let values = [Value::from(rows), Value::from(node)];
+    let written = txn
+        .query_all_raw(Statement::from_sql_and_values(backend, sql, values))
+        .await?;
+    written.iter().map(|row| row.try_get("", "id")).collect()
 }
 
 /// Locks deliveries in the order of their ids, as every change of several deliveries does, which prevents deadlocks.
@@ -293,14 +359,11 @@ pub async fn lock_deliveries(txn: &Transaction, ids: &[DeliveryId]) -> Result<()
         .map(drop)
 }
 
-/// Returns the attempts that were not recorded before.
-async fn record_attempts(
-    txn: &Transaction,
-    batch: &[&AttemptRecord],
-) -> Result<BTreeSet<(DeliveryId, i64)>, DbErr> {
+async fn record_attempts(txn: &Transaction, batch: &[&AttemptRecord]) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row {
         id: DeliveryId,
+        call_id: Option<CallId>,
         number: i64,
         tenant_id: TenantId,
         started_at: i64,
@@ -313,6 +376,7 @@ async fn record_attempts(
         .iter()
         .map(|record| Row {
             id: record.delivery,
+            call_id: record.call,
             number: record.number,
             tenant_id: record.tenant,
             started_at: record.started_at.as_i64(),
@@ -327,6 +391,7 @@ async fn record_attempts(
         backend,
         &[
             ("id", ColumnType::Text),
+            ("call_id", ColumnType::Text),
             ("number", ColumnType::BigInt),
             ("tenant_id", ColumnType::Text),
             ("started_at", ColumnType::BigInt),
@@ -346,28 +411,20 @@ async fn record_attempts(
         "INSERT INTO delivery_attempts (delivery_id, number, tenant_id, started_at, duration_ms, \
             status_code, error_kind, response) \
         SELECT id, number, tenant_id, started_at, duration_ms, status_code, error_kind, \
-            CASE WHEN EXISTS (SELECT 1 FROM deliveries d JOIN erasures e ON e.call_id = d.call_id WHERE d.id = rows.id) \
+            CASE WHEN EXISTS (SELECT 1 FROM erasures e WHERE e.call_id = rows.call_id) \
             THEN {nothing} ELSE {response} END \
-        FROM {source} WHERE true ON CONFLICT DO NOTHING RETURNING delivery_id, number"
+        FROM {source} WHERE true ON CONFLICT DO NOTHING"
     );
-    let new = txn
-        .query_all_raw(json_statement(backend, sql, &rows)?)
-        .await?;
-    let key = |row: &QueryResult| Ok((row.try_get("", "delivery_id")?, row.try_get("", "number")?));
-    new.iter().map(key).collect()
+    txn.execute_raw(json_statement(backend, sql, &rows)?)
+        .await
+        .map(drop)
 }
 
-/// Counts attempts that were not recorded before, except tests. In the order of the key, which prevents deadlocks
+/// Counts attempts, except tests. In the order of the key, which prevents deadlocks
 /// between nodes.
-async fn count(
-    txn: &Transaction,
-    batch: &[&AttemptRecord],
-    new: &BTreeSet<(DeliveryId, i64)>,
-) -> Result<(), DbErr> {
+async fn count(txn: &Transaction, batch: &[&AttemptRecord]) -> Result<(), DbErr> {
     let mut counts: BTreeMap<(WebhookId, Millis, AttemptOutcome, i64), i64> = BTreeMap::new();
-    let counted =
-        |done: &&&AttemptRecord| !done.is_test && new.contains(&(done.delivery, done.number));
-    for done in batch.iter().filter(counted) {
+    for done in batch.iter().filter(|done| !done.is_test) {
         let outcome = match done.verdict {
             AttemptVerdict::Delivered => AttemptOutcome::Delivered,
             AttemptVerdict::Retry { .. } => AttemptOutcome::Failed,

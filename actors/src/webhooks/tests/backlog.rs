@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::*;
 use crate::webhooks::{
-    scheduler::Refill,
+    scheduler::{Refill, effects::RefillMark},
     store::pending::{claim_statement, due_statement},
 };
 
@@ -18,7 +18,7 @@ const WEBHOOKS: usize = 20;
 /// Maximum rows of deliveries that a statement may read. Independent of [`BACKLOG`].
 const READ_MAX: i64 = 2_000;
 
-/// A database in which one webhook has [`BACKLOG`] pending deliveries that node `b` committed, and others have a few.
+/// A database in which one webhook has [`BACKLOG`] pending deliveries, and others have a few.
 struct Backlog {
     _keep: StoreGuard,
     store: Store,
@@ -40,15 +40,15 @@ impl Backlog {
         let (keep, store) = dikala_testkit::postgres().await?;
         let now = SystemClock.now();
         let webhook = WebhookId::new(now);
-        let (at, attempts, owner) = match pending {
-            Pending::Later => (now.plus_ms(3_600_000), 3, "NULL"),
-            Pending::Due => (now.plus_ms(-3_600_000), 0, "'b'"),
+        let (at, attempts) = match pending {
+            Pending::Later => (now.plus_ms(3_600_000), 3),
+            Pending::Due => (now.plus_ms(-3_600_000), 0),
         };
         let at = at.as_i64();
-        let backlog = format!("'{webhook}', {attempts}, {at} + n, {owner}");
+        let backlog = format!("'{webhook}', {attempts}, {at} + n");
         let fresh = now.plus_ms(-500).as_i64();
-        let claimed = format!("'{webhook}', 0, {fresh} + n, 'b'");
-        let others = format!("'wh_' || lpad((n % {WEBHOOKS})::text, 26, '0'), 0, {at} + n, 'b'");
+        let claimed = format!("'{webhook}', 0, {fresh} + n");
+        let others = format!("'wh_' || lpad((n % {WEBHOOKS})::text, 26, '0'), 0, {at} + n");
         let few = WEBHOOKS * 10;
         for (first, rows, values) in [
             (0, BACKLOG, backlog),
@@ -62,6 +62,14 @@ impl Backlog {
                 .await
                 .expect("rows");
         }
+        let cursor = format!(
+            "INSERT INTO webhook_cursors (webhook_id, node, sequence, position) VALUES ('{webhook}', 'a', 0, 0)"
+        );
+        store
+            .writer()
+            .execute_unprepared(&cursor)
+            .await
+            .expect("is owned");
         store
             .writer()
             .execute_unprepared("ANALYZE deliveries")
@@ -78,9 +86,11 @@ impl Backlog {
     fn claim(&self) -> Statement {
         let claim = Refill {
             webhook: self.webhook,
+            tenant: TenantId::new(self.now),
             limit: CLAIMED,
             known: Vec::new(),
-            left_behind: None,
+            from: LogPlace::default(),
+            mark: RefillMark::default(),
         };
         claim_statement(DbBackend::Postgres, &claim, "a", self.now).expect("a statement")
     }
@@ -100,10 +110,11 @@ impl Backlog {
                 sent.sql
             );
             txn.execute_unprepared(&prepare).await.expect("is prepared");
-            let explain = format!(
-                "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE judged({})",
-                values.join(", ")
-            );
+            let values = match values.is_empty() {
+                true => String::new(),
+                false => format!("({})", values.join(", ")),
+            };
+            let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE judged{values}");
             let rows = txn
                 .query_all_raw(Statement::from_string(DbBackend::Postgres, explain))
                 .await
@@ -119,13 +130,13 @@ impl Backlog {
     }
 }
 
-/// Deliveries, each of a call of its own. `values` are webhook, attempts, due time and owner.
+/// Deliveries, each of a call of its own. `values` are webhook, attempts and due time.
 fn fill(first: usize, rows: usize, values: &str, now: Millis) -> String {
     let id = |prefix: &str| format!("'{prefix}_' || lpad((n + {first})::text, 26, '0')");
     format!(
         "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, is_test, created_at, attempts, \
-         next_attempt_at, lease_owner) SELECT {}, '{}', webhook, {}, {}, 'call.ended', 'pending', false, 0, attempts, at, node \
-         FROM (SELECT n, {values} FROM generate_series(1, {rows}) n) AS rows(n, webhook, attempts, at, node)",
+         next_attempt_at) SELECT {}, '{}', webhook, {}, {}, 'call.ended', 'pending', false, 0, attempts, at \
+         FROM (SELECT n, {values} FROM generate_series(1, {rows}) n) AS rows(n, webhook, attempts, at)",
         id("dlv"),
         TenantId::new(now),
         id("evt"),
@@ -184,7 +195,7 @@ async fn looking_for_what_is_due_reads_some_rows_of_each_webhook() {
     let Some(world) = Backlog::of(Pending::Due).await else {
         return;
     };
-    let due = due_statement(DbBackend::Postgres, "a", world.now);
+    let due = due_statement(DbBackend::Postgres);
     let reads = world.reads(&due).await;
     assert!(reads.iter().all(|read| *read < READ_MAX), "{reads:?} rows");
 }

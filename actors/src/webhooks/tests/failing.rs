@@ -103,7 +103,9 @@ async fn a_410_disables_and_enabling_again_resumes() {
         disabled.disabled_reason.as_deref(),
         Some(retry::REASON_GONE)
     );
-    assert_eq!(world.delivery(ids[1]).await.status, DeliveryStatus::Pending);
+    world
+        .until(ids[1], "waits", |row| row.status == DeliveryStatus::Pending)
+        .await;
     assert_eq!(receiver.all().len(), 1);
 
     gone.store(false, Ordering::SeqCst);
@@ -285,11 +287,13 @@ async fn a_late_410_tells_of_the_address_that_it_came_from() {
     assert_eq!((row.is_active, row.disabled_reason), (true, None));
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     // After the backoff and the next poll.
-    let succeeds = |row: &delivery::Model| {
+    dikala_testkit::eventually("success", async || {
         clock.advance_ms(100);
-        row.status == DeliveryStatus::Succeeded
-    };
-    world.until(ids[0], "succeeds", succeeds).await;
+        let row = delivery::Entity::find_by_id(ids[0]);
+        let row = row.one(world.store.reader()).await.expect("read")?;
+        (row.status == DeliveryStatus::Succeeded).then_some(())
+    })
+    .await;
 }
 
 #[actix::test]

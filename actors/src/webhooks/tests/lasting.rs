@@ -107,12 +107,12 @@ async fn a_drain_waits_for_what_is_under_way_and_gives_the_rest_back() {
     for id in &ids[..2] {
         assert_eq!(world.delivery(*id).await.status, DeliveryStatus::Succeeded);
     }
+    let webhook = world.delivery(ids[0]).await.webhook_id;
+    assert_eq!(world.claims(NO_NODE, webhook).await, ids[2..]);
     for id in &ids[2..] {
         let row = world.delivery(*id).await;
         assert_eq!((row.status, row.attempts), (DeliveryStatus::Pending, 0));
     }
-    let webhook = world.delivery(ids[2]).await.webhook_id;
-    assert_eq!(world.claims("node-b", webhook).await, ids[2..]);
     assert_eq!(receiver.all().len(), 2);
     assert!(matches!(
         handle
@@ -168,5 +168,5 @@ async fn an_endpoint_that_gets_nothing_keeps_no_connection() {
         clock.advance_ms(60_000);
         (receiver.open(), queues()) == (0, 0)
     };
-    condition("end of the lane", gone).await;
+    condition("end of the queue", gone).await;
 }

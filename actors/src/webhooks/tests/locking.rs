@@ -31,7 +31,6 @@ fn deliveries(now: Millis, status: DeliveryStatus) -> Vec<delivery::Model> {
             id,
             status,
             next_attempt_at: (status == DeliveryStatus::Pending).then_some(due),
-            lease_owner: Some(NODE.to_owned()),
             completed_at: (status != DeliveryStatus::Pending).then_some(now),
             ..rows::delivery(&rows::event(TenantId::new(now), now), webhook)
         }
@@ -44,6 +43,9 @@ fn delivered(delivery: &delivery::Model) -> AttemptRecord {
         delivery: delivery.id,
         webhook: delivery.webhook_id,
         tenant: delivery.tenant_id,
+        event: delivery.event_id,
+        call: None,
+        kind: delivery.kind,
         webhook_updated_at: delivery.created_at,
         number: 1,
         is_test: false,
@@ -74,6 +76,15 @@ async fn holds_none_while_it_waits<W>(
     for delivery in &deliveries {
         rows::insert(store.writer(), delivery.clone()).await;
     }
+    let cursor = format!(
+        "INSERT INTO webhook_cursors (webhook_id, node, sequence, position) VALUES ('{}', '{NODE}', 0, 0)",
+        deliveries[0].webhook_id
+    );
+    store
+        .writer()
+        .execute_unprepared(&cursor)
+        .await
+        .expect("is owned");
     let ask = |sql: String| Statement::from_string(DbBackend::Postgres, sql);
     let other = store.begin().await.expect("begins");
     let smallest = deliveries[ALL - 1].id;

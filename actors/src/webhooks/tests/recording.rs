@@ -44,7 +44,7 @@ async fn an_attempt_that_cannot_be_recorded_stops_no_other() {
     }
     assert_eq!(bad.all().len(), 3, "each once");
     for id in strange_ids {
-        let row = world.delivery(id).await;
+        let row = world.until(id, "has a row", |_| true).await;
         assert_eq!((row.status, row.attempts), (DeliveryStatus::Pending, 0));
     }
 }
@@ -78,7 +78,13 @@ async fn a_locked_webhook_delays_its_own_attempts_only() {
     for id in &ids {
         world.succeeded(*id).await;
     }
-    assert_eq!(world.delivery(waiting[0]).await.attempts, 0);
+    assert_eq!(
+        world
+            .until(waiting[0], "has a row", |_| true)
+            .await
+            .attempts,
+        0
+    );
     busy.rollback().await.expect("is free again");
     dikala_testkit::eventually("the attempt to be recorded", async || {
         (world.delivery(waiting[0]).await.attempts > 0).then_some(())

@@ -265,6 +265,7 @@ async fn a_deleted_webhook_takes_its_recoveries_along() {
 /// Deliveries after a long outage, with their events.
 async fn given_up(world: &World, deliveries: usize) -> Vec<DeliveryId> {
     let dispatches = world.commit(world.tenant, &world.calls(deliveries)).await;
+    world.write_rows(&dispatches).await;
     delivery::Entity::update_many()
         .set(delivery::ActiveModel {
             status: Set(DeliveryStatus::Failed),

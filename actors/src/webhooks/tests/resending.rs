@@ -84,6 +84,7 @@ async fn what_is_under_way_is_not_sent_twice_by_hand() {
     let handle = world.start(retrying(&[3_600; 6]));
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     receiver.wait_for_total(1).await;
+    world.until(ids[0], "has a row", |_| true).await;
     make_due(&world, ids[0]).await;
     let open = async {
         // Sent after the two requests, and answered after they were handled.

@@ -13,7 +13,7 @@ use crate::{
         attempt::AttemptRecord,
         give_back,
         retry::AttemptVerdict,
-        store::{queue_owners, results::record},
+        store::{cursors, results::record},
     },
 };
 
@@ -38,7 +38,7 @@ async fn two_nodes_and_a_webhook() -> Option<(World, TenantServer, webhook::Mode
 impl World {
     /// True if `node` has the queue.
     async fn takes(&self, node: &str, webhook: WebhookId) -> bool {
-        let taken = queue_owners::take(&self.store, node, &[webhook]).await;
+        let taken = cursors::take(&self.store, (node, node), &[webhook]).await;
         !taken.expect("asks").is_empty()
     }
 
@@ -50,9 +50,14 @@ impl World {
     }
 
     /// The delivery, its webhook, and its number of attempts in the log and in the statistics.
-    async fn written(&self, id: DeliveryId) -> (delivery::Model, webhook::Model, usize, i64) {
-        let row = self.delivery(id).await;
-        let hook = self.webhook_row(row.webhook_id).await;
+    async fn written(
+        &self,
+        id: DeliveryId,
+        hook: WebhookId,
+    ) -> (Option<delivery::Model>, webhook::Model, usize, i64) {
+        let row = delivery::Entity::find_by_id(id);
+        let row = row.one(self.store.reader()).await.expect("read");
+        let hook = self.webhook_row(hook).await;
         let stats = dikala_entities::webhook_stat::Entity::find()
             .all(self.store.reader())
             .await
@@ -64,21 +69,24 @@ impl World {
 
 /// The first attempt of a delivery.
 fn attempt_of(
-    row: &delivery::Model,
+    dispatch: &outbox::Dispatch,
     hook: &webhook::Model,
     verdict: AttemptVerdict,
 ) -> AttemptRecord {
     let is_delivered = verdict == AttemptVerdict::Delivered;
     AttemptRecord {
-        delivery: row.id,
-        webhook: row.webhook_id,
-        tenant: row.tenant_id,
+        delivery: dispatch.delivery,
+        webhook: dispatch.webhook,
+        tenant: dispatch.tenant,
+        event: dispatch.event,
+        call: dispatch.call,
+        kind: dispatch.kind,
         webhook_updated_at: hook.updated_at,
         number: 1,
-        is_test: row.is_test,
+        is_test: dispatch.is_test,
         is_beside_queue: false,
-        started_at: row.created_at,
-        ended_at: row.created_at.plus_ms(16_000),
+        started_at: dispatch.delivery.time(),
+        ended_at: dispatch.delivery.time().plus_ms(16_000),
         duration_ms: 16_000,
         status_code: is_delivered.then_some(200),
         error_kind: (!is_delivered).then_some(ErrorKind::Timeout),
@@ -98,75 +106,69 @@ async fn a_node_that_was_followed_records_nothing_and_takes_nothing() {
     world.ends("a").await;
     assert!(world.takes("b", hook.id).await);
     assert_eq!(world.claims("a", hook.id).await, []);
-    let before = world.written(ids[0]).await;
     let late = AttemptVerdict::Retry {
-        at: before.0.created_at.plus_ms(5_000),
+        at: ids[0].time().plus_ms(5_000),
     };
-    // Node B has claimed the delivery, or only has the queue.
+    // Node B has written the delivery's row, or only has the cursor.
     for is_claimed in [false, true] {
         if is_claimed {
             assert_eq!(world.claims("b", hook.id).await, ids);
         }
-        let before = world.written(ids[0]).await;
+        let before = world.written(ids[0], hook.id).await;
         for verdict in [
             late,
             AttemptVerdict::GivenUp,
             AttemptVerdict::Gone,
             AttemptVerdict::Delivered,
         ] {
-            let stale = attempt_of(&before.0, &hook, verdict);
+            let stale = attempt_of(&committed[0], &hook, verdict);
             let recorded = record(&world.store, "a", &[stale]).await.expect("asks");
             assert!(recorded.refused.contains(&ids[0]) && recorded.disabled.is_empty());
-            assert_eq!(world.written(ids[0]).await, before, "{verdict:?}");
+            let now = world.written(ids[0], hook.id).await;
+            assert_eq!(now, before, "{verdict:?}");
         }
     }
-    let mut batch = Vec::new();
-    for id in &ids {
-        batch.push(attempt_of(&world.delivery(*id).await, &hook, late));
-    }
+    let attempts = committed.iter().map(|it| attempt_of(it, &hook, late));
+    let mut batch: Vec<AttemptRecord> = attempts.collect();
     let recorded = record(&world.store, "b", &batch[..2]).await.expect("asks");
     assert!(recorded.refused.is_empty());
     for id in &ids[..2] {
-        let (row, hook, logged, counted) = world.written(*id).await;
-        assert_eq!((row.attempts, row.lease_owner, logged), (1, None, 1));
+        let (row, hook, logged, counted) = world.written(*id, hook.id).await;
+        assert_eq!((row.map(|row| row.attempts), logged), (Some(1), 1));
         assert_eq!((hook.failing_since.is_some(), counted), (true, 2));
     }
     // If the answer to the commit was lost and it is written again, it counts once.
-    let known = world.written(ids[0]).await;
+    let known = world.written(ids[0], hook.id).await;
     let recorded = record(&world.store, "b", &batch).await.expect("asks");
     assert!(recorded.refused.is_empty(), "{recorded:?}");
-    assert_eq!(world.written(ids[0]).await.0, known.0);
-    assert_eq!(world.written(ids[2]).await.3, 3);
+    assert_eq!(world.written(ids[0], hook.id).await.0, known.0);
+    assert_eq!(world.written(ids[2], hook.id).await.3, 3);
     // Another node's record of this attempt counts as another attempt.
     batch[0].started_at = batch[0].started_at.plus_ms(1);
     let recorded = record(&world.store, "b", &batch).await.expect("asks");
     assert_eq!(recorded.refused, HashSet::from([ids[0]]));
-    assert_eq!(world.written(ids[0]).await.3, 3);
+    assert_eq!(world.written(ids[0], hook.id).await.3, 3);
 }
 
 /// A test is made where it is requested, whichever node has the queue.
 #[actix::test]
-async fn a_test_is_recorded_beside_the_lanes_by_who_has_it() {
+async fn a_test_is_recorded_beside_the_cursor() {
     let Some((world, _receiver, hook)) = two_nodes_and_a_webhook().await else {
         return;
     };
     assert!(world.takes("b", hook.id).await);
-    let event = rows::event(world.tenant, world.clock.now());
-    let test = delivery::Model {
-        is_test: true,
-        lease_owner: Some("a".to_owned()),
-        ..rows::delivery(&event, hook.id)
-    };
-    rows::insert(world.store.writer(), event).await;
-    rows::insert(world.store.writer(), test.clone()).await;
-    let made = |node| {
+    let dispatch = world.commit_as(world.tenant, &world.calls(1), "a").await;
+    for is_test in [false, true] {
+        let test = outbox::Dispatch {
+            is_test,
+            ..dispatch[0].clone()
+        };
         let made = [attempt_of(&test, &hook, AttemptVerdict::Delivered)];
-        let store = world.store.clone();
-        async move { record(&store, node, &made).await.expect("asks").refused }
-    };
-    assert!(made("b").await.contains(&test.id));
-    assert!(made("a").await.is_empty());
-    assert_eq!(world.delivery(test.id).await.attempts, 1);
+        let recorded = record(&world.store, "a", &made).await.expect("asks");
+        assert_eq!(recorded.refused.is_empty(), is_test);
+    }
+    let row = world.delivery(dispatch[0].delivery).await;
+    assert_eq!((row.attempts, row.is_test), (1, true));
 }
 
 /// The whole dispatcher: it neither writes nor keeps a delivery whose record was refused.
@@ -201,21 +203,22 @@ async fn what_is_refused_is_forgotten() {
     let handle = start(&Arbiter::current(), deps, WebhooksConfig::default());
     let dispatches = world.commit_as(world.tenant, &world.calls(1), &id).await;
     let delivery = dispatches[0].delivery;
+    let committed = dispatches[0].clone();
     assert!(handle.recipient().try_send(Deliver(dispatches)).is_ok());
     receiver.wait_for_total(1).await;
     world.ends(&id).await;
     assert!(world.takes("b", hook.id).await);
     assert_eq!(world.claims("b", hook.id).await, [delivery]);
-    let before = world.written(delivery).await;
+    let before = world.written(delivery, hook.id).await;
     answered.add_permits(1);
     let is_forgotten = || {
         let stats = handle.stats();
         stats.retried == 1 && (stats.in_flight, stats.unrecorded) == (0, 0)
     };
     condition("end of it", is_forgotten).await;
-    assert_eq!(world.written(delivery).await, before);
+    assert_eq!(world.written(delivery, hook.id).await, before);
     // Node B's own result of the same attempt counts.
-    let delivered = attempt_of(&before.0, &hook, AttemptVerdict::Delivered);
+    let delivered = attempt_of(&committed, &hook, AttemptVerdict::Delivered);
     let recorded = record(&world.store, "b", &[delivered]).await;
     assert!(recorded.expect("asks").refused.is_empty());
     let row = world.delivery(delivery).await;
@@ -248,8 +251,8 @@ async fn nobody_waits_for_tests_of_a_node_that_is_no_more() {
     answered.add_permits(3);
     for test in tests {
         let over = tokio::time::timeout(Duration::from_secs(20), test).await;
-        let id = over.expect("is told").expect("is over").expect("was sent");
-        assert_eq!(world.delivery(id).await.attempts, 0);
+        let over = over.expect("is told").expect("is over");
+        assert!(matches!(over, Err(TestError::Busy)), "{over:?}");
     }
 }
 
@@ -285,7 +288,7 @@ async fn an_attempt_that_is_connected_when_it_is_anothers_is_not_sent() {
     let world = World::new().await;
     let receiver = TenantServer::scripted(|_| ok());
     let names = SlowNames::start();
-    world
+    let hook = world
         .webhook(world.tenant, SlowNames::url(&receiver, "hang"))
         .await;
     let identity = NodeIdentity {
@@ -311,10 +314,10 @@ async fn an_attempt_that_is_connected_when_it_is_anothers_is_not_sent() {
     let delivery = dispatches[0].delivery;
     assert!(handle.recipient().try_send(Deliver(dispatches)).is_ok());
     names.wait_for(1).await;
-    let before = world.written(delivery).await;
+    let before = world.written(delivery, hook.id).await;
     node.leave(&world.store).await.expect("is gone");
     drop(names);
     condition("the end of it", || handle.stats().own_faults == 1).await;
     assert!(receiver.all().is_empty());
-    assert_eq!(world.written(delivery).await, before);
+    assert_eq!(world.written(delivery, hook.id).await, before);
 }
