@@ -25,8 +25,8 @@ use super::{
     recorder::Recorder,
     retry::{AttemptVerdict, Schedule},
     scheduler::{
-        CursorReading, Destination, EndpointQueue, QueueLimits, QueuedDelivery, Refill, Refilled,
-        Scheduler, SchedulerEffect, SchedulerLimits,
+        CursorReading, Destination, EndpointQueue, QueueLimits, QueuedDelivery, Refill, Scheduler,
+        SchedulerEffect, SchedulerLimits,
     },
     stats::Stats,
     store::{
@@ -417,13 +417,8 @@ impl Courier {
         let now = self.now();
         let lost = match read {
             Ok(Some(claimed)) => {
-                let refilled = Refilled {
-                    items: claimed.items,
-                    written: claimed.written,
-                    is_log_end: claimed.is_log_end,
-                    is_complete: claimed.is_complete,
-                };
-                self.scheduler.borrow_mut().claimed(claim, refilled, now);
+                let mut scheduler = self.scheduler.borrow_mut();
+                scheduler.claimed(claim, claimed.refilled, now);
                 claimed.lost
             }
             Ok(None) => {

@@ -86,7 +86,7 @@ impl Courier {
         });
     }
 
-    /// Handles a batch that was written, except deliveries that other nodes own by now. This node forgets all of
+    /// Handles a batch that was written, except deliveries of webhooks that other nodes have by now. This node forgets all of
     /// them.
     fn recorded(&self, batch: &Batch, recorded: &RecordedBatch) {
         let mut scheduler = self.scheduler.borrow_mut();
@@ -101,7 +101,7 @@ impl Courier {
             if recorded.refused.contains(&record.delivery) {
                 tracing::warn!(
                     delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
-                    "an attempt was not recorded: another node owns the delivery, or has made that attempt"
+                    "an attempt was not recorded: another node delivers to the webhook, or has made that attempt"
                 );
             } else if matches!(
                 record.verdict,

@@ -16,11 +16,8 @@ use serde::Serialize;
 
 use super::{log::write_rows, statement::statement};
 use crate::{
-    events::{
-        outbox::{AHEAD_MS_MAX, Dispatch, NewEvent},
-        sequences::LogPlace,
-    },
-    webhooks::scheduler::{DueWebhook, QueuedDelivery, Refill},
+    events::outbox::{AHEAD_MS_MAX, Dispatch, NewEvent},
+    webhooks::scheduler::{DueWebhook, QueuedDelivery, Refill, Refilled},
 };
 
 /// Pages of the log that one claim writes rows for.
@@ -85,16 +82,10 @@ pub(in crate::webhooks) async fn webhooks(
 /// The result of a claim.
 #[derive(Debug)]
 pub(in crate::webhooks) struct Claimed {
-    /// Due deliveries, oldest first.
-    pub(in crate::webhooks) items: Vec<QueuedDelivery>,
+    /// The queue's part: due deliveries, oldest first.
+    pub(in crate::webhooks) refilled: Refilled,
     /// Due deliveries whose event is gone.
     pub(in crate::webhooks) lost: Vec<DeliveryId>,
-    /// Every event up to here has a row of its delivery.
-    pub(in crate::webhooks) written: LogPlace,
-    /// That is the end of the log.
-    pub(in crate::webhooks) is_log_end: bool,
-    /// Nothing else was due.
-    pub(in crate::webhooks) is_complete: bool,
 }
 
 /// Writes rows for the events of a webhook that have none, and reads its due deliveries, except those in memory. None if
@@ -116,11 +107,13 @@ pub(in crate::webhooks) async fn claim(
         }
     }
     let mut claimed = Claimed {
-        items: Vec::new(),
+        refilled: Refilled {
+            items: Vec::new(),
+            written: written.0,
+            is_log_end: written.1,
+            is_complete: false,
+        },
         lost: Vec::new(),
-        written: written.0,
-        is_log_end: written.1,
-        is_complete: false,
     };
     if claim.limit == 0 {
         return Ok(Some(claimed));
@@ -129,10 +122,10 @@ pub(in crate::webhooks) async fn claim(
     let claiming = claim_statement(store.backend(), claim, node, now)?;
     let rows = store.reader().query_all_raw(claiming).await?;
     let taken: Vec<Taken> = rows.iter().map(taken_row).collect::<Result<_, _>>()?;
-    claimed.is_complete = written.1 && taken.len() < claim.limit;
+    claimed.refilled.is_complete = written.1 && taken.len() < claim.limit;
     if !taken.is_empty() {
         store.confirm(read_at).await?;
-        (claimed.items, claimed.lost) = with_bodies(store, taken, now).await?;
+        (claimed.refilled.items, claimed.lost) = with_bodies(store, taken, now).await?;
     }
     Ok(Some(claimed))
 }

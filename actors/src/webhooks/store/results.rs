@@ -39,7 +39,7 @@ pub(in crate::webhooks) struct DisabledWebhook {
 #[derive(Debug, Default)]
 pub(in crate::webhooks) struct RecordedBatch {
     pub(in crate::webhooks) disabled: Vec<DisabledWebhook>,
-    /// Deliveries of which nothing is written, because another node owns them by now.
+    /// Deliveries of which nothing is written, because another node delivers to their webhook by now.
     pub(in crate::webhooks) refused: HashSet<DeliveryId>,
     /// Deliveries of which nothing is written, because their results cannot be recorded.
     pub(in crate::webhooks) set_aside: HashSet<DeliveryId>,

@@ -223,7 +223,7 @@ async fn a_secret_that_does_not_open_burns_no_attempt() {
     let handle = world.start(patient());
     let ids = world.announce(&handle, world.tenant, &world.calls(2)).await;
     let sealed_off = || handle.stats().queues[QueueState::Sealed as usize] > 0;
-    condition("lane without a secret", sealed_off).await;
+    condition("queue without a secret", sealed_off).await;
     let mut mended = world.webhook_row(hook.id).await.into_active_model();
     mended.secret = Set(sealed);
     mended.update(world.store.writer()).await.expect("mended");

@@ -206,7 +206,7 @@ impl World {
             mark: RefillMark::default(),
         };
         let claimed = pending::claim(&self.store, &all, node, self.clock.now()).await;
-        let items = claimed.expect("asks").map(|claimed| claimed.items);
+        let items = claimed.expect("asks").map(|claimed| claimed.refilled.items);
         let items = items.unwrap_or_default().into_iter();
         items.map(|item| item.dispatch.delivery).collect()
     }

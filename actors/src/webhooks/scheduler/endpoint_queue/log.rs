@@ -75,7 +75,8 @@ impl<E> EndpointQueue<E> {
         }
     }
 
-    /// Accepts a delivery that was just committed, or leaves it to the table.
+    /// Accepts a delivery that was just committed, or leaves it to the table and returns false. While the table is read, one
+    /// that does not follow is kept until the result is there.
     pub(in crate::webhooks::scheduler) fn offer(
         &mut self,
         item: QueuedDelivery,
