@@ -121,7 +121,7 @@ async fn an_entry_waits(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
 /// database's time. Living nodes keep the time with which the first of them began, however the database's clock was
 /// set since. A node that joins takes the lead of the node that renewed last.
 pub async fn time_of(store: &Store) -> Result<Millis, DbErr> {
-    let db = store.lease().unwrap_or(store.writer());
+    let db = store.writer();
     let ahead_ms = ahead_of_the_database(db).await?;
     let mut best: Option<(Duration, Instant, i64)> = None;
     for _ in 0..ASKED_FOR_TIME {

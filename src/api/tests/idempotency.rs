@@ -6,7 +6,8 @@ use dikala_entities::{IdempotencyScope, Millis, NodeId, TenantId, agent, idempot
 use dikala_testkit::rows;
 use futures_util::future::join_all;
 use sea_orm::{
-    ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, sea_query::Expr,
+    ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter,
+    sea_query::Expr,
 };
 use serde_json::{Value, json};
 
@@ -395,6 +396,44 @@ async fn large_answers_are_bounded_in_all_and_nothing_is_carried_out_twice(
         small.text
     );
     assert_eq!(agents(&world).await, before);
+}
+
+/// A plan that PostgreSQL made with few answers would sum all of them again for each, which takes minutes.
+#[rstest]
+#[actix_web::test]
+async fn as_many_large_answers_as_there_can_be_are_cut(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let (count, size) = (8_200, 2_049);
+    assert!(count * size > LARGE_BYTES_MAX);
+    let before = world.clock.now().plus_ms(-count);
+    let fill = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {count}) \
+         INSERT INTO idempotency_keys (scope, key, fingerprint, status, created_at, size, body) \
+         SELECT '{}', 'k' || i, '', 200, {} + i, {size}, '' FROM n",
+        world.ours.tenant,
+        before.as_i64(),
+    );
+    let large = json!({"name": "A", "systemPrompt": "s".repeat(5_000)});
+    for n in 0..20 {
+        let planned = ours(&world, "/agents", &format!("planned{n}"), &large).await;
+        assert_eq!(planned.status, 201);
+    }
+    let writer = world.store().writer();
+    writer.execute_unprepared(&fill).await.expect("writes");
+    let made = ours(&world, "/agents", "made", &large).await;
+    assert_eq!(made.status, 201);
+    let rows = idempotency::Entity::find()
+        .filter(idempotency::Column::Size.gt(0))
+        .all(world.store().reader())
+        .await
+        .expect("reads");
+    let kept: i64 = rows.iter().map(|row| row.size).sum();
+    assert!(kept <= LARGE_BYTES_MAX, "{kept}");
+    assert!(kept > LARGE_BYTES_MAX - 10_000, "{kept}");
+    // The newest are kept.
+    assert!(rows.iter().any(|row| row.key == format!("k{}", count - 1)));
 }
 
 #[rstest]

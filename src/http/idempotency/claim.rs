@@ -169,14 +169,30 @@ impl IdempotencyClaim {
     /// Removes the bodies of the oldest large answers above the limit. The keys stay, so that nothing is carried out
     /// again.
     pub(super) async fn cut(&self, store: &Store) -> Result<(), DbErr> {
-        let statement = Statement::from_sql_and_values(
+        // One statement for both would be quadratic: PostgreSQL sums again for each key.
+        let beyond = Statement::from_sql_and_values(
             store.backend(),
-            "UPDATE idempotency_keys SET body = NULL, size = 0 WHERE scope = $1 AND key IN \
-             (SELECT key FROM (SELECT key, SUM(size) OVER (ORDER BY created_at DESC, key DESC) AS total \
-              FROM idempotency_keys WHERE scope = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT))",
+            "SELECT key FROM (SELECT key, SUM(size) OVER (ORDER BY created_at DESC, key DESC) AS total \
+             FROM idempotency_keys WHERE scope = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT)",
             [self.claimed.scope.into(), LARGE_BYTES_MAX.into()],
         );
-        store.writer().execute_raw(statement).await.map(drop)
+        let rows = store.writer().query_all_raw(beyond).await?;
+        let keys: Vec<String> = rows
+            .iter()
+            .map(|row| row.try_get("", "key"))
+            .collect::<Result<_, _>>()?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        idempotency::Entity::update_many()
+            .col_expr(idempotency::Column::Body, Expr::value(None::<String>))
+            .col_expr(idempotency::Column::Size, Expr::value(0_i64))
+            .filter(idempotency::Column::Scope.eq(self.claimed.scope))
+            .filter(idempotency::Column::Key.is_in(keys))
+            .filter(idempotency::Column::Size.gt(0))
+            .exec(store.writer())
+            .await
+            .map(drop)
     }
 
     /// Releases the key, so that the request may be repeated under it.
