@@ -287,9 +287,8 @@ fn every_word_of_the_protocol_is_explained() {
 }
 
 /// Skipped without Python; `DIKALA_REQUIRE_PYTHON` makes its absence a failure.
-#[rstest]
 #[actix_web::test]
-async fn the_example_bridge_holds_a_call_and_obeys(#[values(Sqlite, Postgres)] store: StoreKind) {
+async fn the_example_bridge_holds_a_call_and_obeys() {
     let python = Command::new("python3").arg("--version").output();
     if python.is_err() {
         assert!(
@@ -299,7 +298,7 @@ async fn the_example_bridge_holds_a_call_and_obeys(#[values(Sqlite, Postgres)] s
         println!("python3 is not at hand: skipped");
         return;
     }
-    let world = world!(store);
+    let world = world!(Sqlite);
     let tenant = &world.tenant;
     tenant
         .create_function("check_order", "POST", &world.receiver.url("/check"))

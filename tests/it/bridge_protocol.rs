@@ -8,10 +8,9 @@ use crate::support::{
     tenant::text,
 };
 
-#[rstest]
 #[actix_web::test]
-async fn only_a_bridges_token_opens_the_door(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn only_a_bridges_token_opens_the_door() {
+    let world = shared_world!(Sqlite);
     let base = &world.server.http;
     let created = world.server.cli(&["bridge", "create", "--name", "old"]);
     let revoked = text(&created, "token");
@@ -218,10 +217,9 @@ fn wrong_messages() -> Vec<(&'static str, Value, &'static str)> {
 #[rstest]
 #[actix_web::test]
 async fn a_wrong_message_is_named_and_does_nothing(
-    #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    let world = shared_world!(store);
+    let world = shared_world!(Sqlite);
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
     let live = bridge.talk(&tenant.did).await;
@@ -247,12 +245,9 @@ async fn a_wrong_message_is_named_and_does_nothing(
     bridge.hang_up(&live).await;
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_frame_that_cannot_be_answered_closes_its_socket_only(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = shared_world!(store);
+async fn a_frame_that_cannot_be_answered_closes_its_socket_only() {
+    let world = shared_world!(Sqlite);
     let tenant = &world.tenant;
     let calm = tenant.bridge(Socket).await;
     let call = calm.talk(&tenant.did).await;
@@ -292,10 +287,9 @@ async fn a_frame_that_cannot_be_answered_closes_its_socket_only(
     calm.hang_up(&call).await;
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_post_has_one_to_a_hundred_messages(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn a_post_has_one_to_a_hundred_messages() {
+    let world = shared_world!(Sqlite);
     let token = format!("Bearer {}", world.tenant.token);
     let heartbeats = |count: usize| -> Vec<_> {
         (0..count)
@@ -328,10 +322,9 @@ async fn a_post_has_one_to_a_hundred_messages(#[values(Sqlite, Postgres)] store:
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn replies_come_in_the_order_of_the_messages(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn replies_come_in_the_order_of_the_messages() {
+    let world = shared_world!(Sqlite);
     let tenant = &world.tenant;
     let receiver = &world.receiver;
     receiver.answer("/slow", [ServerAnswer::Slow(Duration::from_millis(700))]);
@@ -406,11 +399,8 @@ async fn replies_come_in_the_order_of_the_messages(#[values(Sqlite, Postgres)] s
 
 #[rstest]
 #[actix_web::test]
-async fn a_bridge_touches_only_its_own_calls(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: BridgeTransport,
-) {
-    let world = shared_world!(store);
+async fn a_bridge_touches_only_its_own_calls(#[values(Socket, Http)] transport: BridgeTransport) {
+    let world = shared_world!(Sqlite);
     let tenant = &world.tenant;
     let mine = tenant.bridge(transport).await;
     let token = text(

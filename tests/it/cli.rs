@@ -6,10 +6,9 @@ use crate::support::{
     tenant::{fresh_did, text, top_up},
 };
 
-#[rstest]
 #[actix_web::test]
-async fn each_failure_has_its_exit_code(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let installation = installation!(store);
+async fn each_failure_has_its_exit_code() {
+    let installation = installation!(Sqlite);
     let created = installation.cli(&["tenant", "create", "--name", "Toko"]);
     let tenant = text(&created, "id");
     let did = fresh_did();
@@ -163,10 +162,9 @@ async fn a_store_that_is_not_migrated_says_so(#[values(Sqlite, Postgres)] store:
     Server::start(installation);
 }
 
-#[rstest]
 #[actix_web::test]
-async fn documents_have_their_shapes(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn documents_have_their_shapes() {
+    let world = world!(Sqlite);
     let (server, tenant) = (&world.server, &world.tenant);
     let created = server.cli(&[
         "tenant", "create", "--name", " Warung ", "--plan", "business",
@@ -336,10 +334,9 @@ async fn without_json_people_read_it(#[values(Sqlite)] store: StoreKind) {
     assert_eq!(description["openapi"].as_str().unwrap()[..4], *"3.1.");
 }
 
-#[rstest]
 #[actix_web::test]
-async fn simulate_places_calls_and_says_how_it_went(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn simulate_places_calls_and_says_how_it_went() {
+    let world = world!(Sqlite);
     let (server, tenant) = (&world.server, &world.tenant);
     let simulate = |url: &str, token: &str| {
         server.installation.run(&[

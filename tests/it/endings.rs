@@ -62,7 +62,6 @@ impl Refusal {
 #[rstest]
 #[actix_web::test]
 async fn a_call_that_cannot_be_served_is_refused_stored_and_free(
-    #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(
         Refusal::NoAgent,
         Refusal::AgentInactive,
@@ -72,7 +71,7 @@ async fn a_call_that_cannot_be_served_is_refused_stored_and_free(
     )]
     refusal: Refusal,
 ) {
-    let world = shared_world!(store, refusal.setup());
+    let world = shared_world!(Postgres, refusal.setup());
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
     refusal.arrange(&world, &bridge).await;
@@ -272,10 +271,9 @@ const ENDINGS: [Ending; 16] = [
     ),
 ];
 
-#[rstest]
 #[actix_web::test]
-async fn each_way_to_end_has_its_status_and_reason(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn each_way_to_end_has_its_status_and_reason() {
+    let world = shared_world!(Postgres);
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     for ending in ENDINGS {
@@ -325,13 +323,10 @@ async fn each_way_to_end_has_its_status_and_reason(#[values(Sqlite, Postgres)] s
     world.assert_ledger_is_exact();
 }
 
-#[rstest]
 #[actix_web::test]
-async fn transfers_are_few_and_never_to_numbers_that_pay_who_is_called(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
+async fn transfers_are_few_and_never_to_numbers_that_pay_who_is_called() {
     let world = world!(
-        store,
+        Postgres,
         WorldSetup::new().set("calls.transfer_prefixes", "+62,+65")
     );
     let tenant = &world.tenant;

@@ -8,10 +8,12 @@ use tokio::sync::Semaphore;
 
 use crate::support::{deaf::DeafListener, prelude::*, tenant::text};
 
-#[rstest]
 #[actix_web::test]
-async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, WorldSetup::new().set("functions.timeout_seconds", 3));
+async fn functions_have_their_outcomes() {
+    let world = world!(
+        Sqlite,
+        WorldSetup::new().set("functions.timeout_seconds", 3)
+    );
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let big = json!({"x": "y".repeat(65 << 10)});
     for (name, answer) in [
@@ -205,10 +207,9 @@ fn functions_are_announced(world: &TestWorld, id: &str) {
     assert!(of("hangs").data["result"]["error"]["message"].is_string());
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_function_goes_out_with_its_method(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn a_function_goes_out_with_its_method() {
+    let world = world!(Sqlite);
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
         receiver.answer(&format!("/{method}"), [ServerAnswer::Json(json!({}))]);
@@ -239,13 +240,10 @@ async fn a_function_goes_out_with_its_method(#[values(Sqlite, Postgres)] store: 
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn an_invocation_runs_once_and_holds_up_nothing(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
+async fn an_invocation_runs_once_and_holds_up_nothing() {
     let world = world!(
-        store,
+        Sqlite,
         WorldSetup::new().set("functions.timeout_seconds", 20)
     );
     let (tenant, receiver) = (&world.tenant, &world.receiver);
@@ -298,11 +296,10 @@ async fn an_invocation_runs_once_and_holds_up_nothing(
     );
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_function_tells_how_it_did(#[values(Sqlite, Postgres)] store: StoreKind) {
+async fn a_function_tells_how_it_did() {
     let mut world = world!(
-        store,
+        Sqlite,
         WorldSetup::new().set("functions.timeout_seconds", 30)
     );
     let (tenant, receiver) = (&world.tenant, &world.receiver);
@@ -508,12 +505,12 @@ async fn an_outcome_that_could_not_be_written_is_kept_and_not_asked_for_again() 
     assert_eq!(receiver.received("/slow").len(), 1);
 }
 
-#[rstest]
 #[actix_web::test]
-async fn an_endpoint_that_keeps_hanging_is_left_alone(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store, WorldSetup::new().set("functions.timeout_seconds", 5));
+async fn an_endpoint_that_keeps_hanging_is_left_alone() {
+    let world = world!(
+        Sqlite,
+        WorldSetup::new().set("functions.timeout_seconds", 5)
+    );
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let functions = format!("/agents/{}/functions", tenant.agent);
     for name in ["hangs", "fine"] {

@@ -124,10 +124,9 @@ fn assert_in_time(name: &str, attempt: &Value) {
     );
 }
 
-#[rstest]
 #[actix_web::test]
-async fn what_is_stored_of_an_answer_is_right(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, one_attempt());
+async fn what_is_stored_of_an_answer_is_right() {
+    let world = world!(Sqlite, one_attempt());
     let elsewhere = world.receiver.url("/elsewhere");
     let cases = answers(&elsewhere).into_iter();
     let cases = cases.map(|case| served(&world.receiver, case)).collect();
@@ -136,10 +135,9 @@ async fn what_is_stored_of_an_answer_is_right(#[values(Sqlite, Postgres)] store:
     assert!(followed.is_empty(), "redirects are answers");
 }
 
-#[rstest]
 #[actix_web::test]
-async fn what_is_stored_of_a_failure_is_right(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, one_attempt());
+async fn what_is_stored_of_a_failure_is_right() {
+    let world = world!(Sqlite, one_attempt());
     let (full, silent) = (DeafListener::full(), DeafListener::silent());
     let cases = failures().into_iter();
     let mut cases: Vec<_> = cases.map(|case| served(&world.receiver, case)).collect();
@@ -219,14 +217,13 @@ async fn assert_stored(tenant: &Tenant, cases: Vec<StoredAttempt>) {
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn bodies_without_end_take_no_memory(#[values(Sqlite, Postgres)] store: StoreKind) {
+async fn bodies_without_end_take_no_memory() {
     // The answers of one round together exceed the memory.
     const CALLS: usize = 20;
     const GROWTH_MB: u64 = 64;
     // Long enough that the size, not the timeout, ends each attempt.
-    let world = world!(store, one_attempt().set("webhooks.timeout_seconds", 25));
+    let world = world!(Sqlite, one_attempt().set("webhooks.timeout_seconds", 25));
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let paths = ["/endless", "/ten-gigabytes", "/bomb"];
     let answers = [
@@ -267,15 +264,14 @@ async fn bodies_without_end_take_no_memory(#[values(Sqlite, Postgres)] store: St
     );
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_flapping_receiver_gets_everything(#[values(Sqlite, Postgres)] store: StoreKind) {
+async fn a_flapping_receiver_gets_everything() {
     const CALLS: usize = 20;
     let schedule = vec!["1"; 60].join(",");
     let setup = WorldSetup::new()
         .set("webhooks.retry_schedule_seconds", schedule)
         .set("webhooks.timeout_seconds", 5);
-    let world = world!(store, setup);
+    let world = world!(Sqlite, setup);
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let bad = [
         full(500, b"down"),
@@ -335,13 +331,10 @@ async fn a_flapping_receiver_gets_everything(#[values(Sqlite, Postgres)] store: 
 }
 
 /// Allowed and refused addresses at registration, and the operator's exceptions.
-#[rstest]
 #[actix_web::test]
-async fn addresses_are_judged_when_they_are_registered(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
+async fn addresses_are_judged_when_they_are_registered() {
     let setup = WorldSetup::new().set("outbound.allow_hosts", "localhost,.corp.internal,mail:6000");
-    let world = world!(store, setup);
+    let world = world!(Sqlite, setup);
     let (api, receiver) = (&world.tenant.api, &world.receiver);
     let label = "a".repeat(64);
     for (url, code) in [

@@ -100,12 +100,9 @@ async fn carried_out(bridge: &TestBridge, kind: &str, fields: Value) -> Value {
     reply
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_bridge_that_lists_thousands_of_calls_on_many_sockets_starves_nobody(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn a_bridge_that_lists_thousands_of_calls_on_many_sockets_starves_nobody() {
+    let world = world!(Postgres);
     let (_, token) = another_bridge(&world).await;
     let healthy = world.tenant.bridge(Socket).await;
     let messages = (0..SOCKETS).map(list_of_calls).collect();
@@ -119,12 +116,9 @@ async fn a_bridge_that_lists_thousands_of_calls_on_many_sockets_starves_nobody(
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_bridge_that_does_not_read_what_it_asks_for_holds_nothing(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn a_bridge_that_does_not_read_what_it_asks_for_holds_nothing() {
+    let world = world!(Postgres);
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({"systemPrompt": "x".repeat(32_000)}))
@@ -143,12 +137,9 @@ async fn a_bridge_that_does_not_read_what_it_asks_for_holds_nothing(
     assert!(memory < MEMORY_MB_MAX, "{memory} MB");
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_list_with_anything_but_calls_of_ours_drops_no_call(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn a_list_with_anything_but_calls_of_ours_drops_no_call() {
+    let world = world!(Postgres);
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let call = bridge.talk(&tenant.did).await;
@@ -204,12 +195,9 @@ async fn frames_that_are_wrong_close_with_the_code_that_says_how() {
 }
 
 /// Happens before the first ping, which comes after 15 s.
-#[rstest]
 #[actix_web::test]
-async fn a_revoked_token_ends_the_open_sockets_of_its_bridge_at_once(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn a_revoked_token_ends_the_open_sockets_of_its_bridge_at_once() {
+    let world = world!(Postgres);
     let (id, token) = another_bridge(&world).await;
     let other = world.tenant.bridge(Socket).await;
     let sockets = [

@@ -102,12 +102,9 @@ async fn everything(world: &TestWorld, tenant: &Tenant, round: usize) -> String 
     call
 }
 
-#[rstest]
 #[actix_web::test]
-async fn every_metric_is_documented_and_named_as_prometheus_wants_it(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn every_metric_is_documented_and_named_as_prometheus_wants_it() {
+    let world = world!(Sqlite);
     world
         .receiver
         .answer("/function", [ServerAnswer::Json(json!({"stock": 3}))]);
@@ -159,12 +156,9 @@ pub fn assert_as_documented(name: &str, metric: &ScrapedMetric, documented: &Doc
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn series_do_not_grow_with_tenants_calls_and_paths(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn series_do_not_grow_with_tenants_calls_and_paths() {
+    let world = world!(Sqlite);
     let other = world.another_tenant(100).await;
     world
         .receiver
@@ -208,10 +202,9 @@ async fn series_do_not_grow_with_tenants_calls_and_paths(
     assert!(calls.iter().all(|call| !after.text.contains(call)));
 }
 
-#[rstest]
 #[actix_web::test]
-async fn what_happens_is_counted(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn what_happens_is_counted() {
+    let world = world!(Sqlite);
     let tenant = &world.tenant;
     world
         .receiver

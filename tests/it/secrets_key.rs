@@ -51,12 +51,9 @@ fn run(installation: &Installation, arguments: &[String]) -> CommandResult {
     installation.run(&arguments)
 }
 
-#[rstest]
 #[actix_web::test]
-async fn no_command_works_with_a_key_that_does_not_open_what_is_stored(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let mut installation = installation!(store);
+async fn no_command_works_with_a_key_that_does_not_open_what_is_stored() {
+    let mut installation = installation!(Sqlite);
     let [tenant, _] = with_tenants(&installation);
     let stored = "SELECT id, function_secret FROM tenants ORDER BY id";
     let before = installation.store.rows::<2>(stored).await;
@@ -76,12 +73,9 @@ async fn no_command_works_with_a_key_that_does_not_open_what_is_stored(
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_missing_key_is_not_made_anew_where_secrets_are(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let mut installation = installation!(store);
+async fn a_missing_key_is_not_made_anew_where_secrets_are() {
+    let mut installation = installation!(Sqlite);
     let [tenant, _] = with_tenants(&installation);
     installation.unset("secrets.key");
     for command in [
@@ -101,15 +95,14 @@ async fn a_missing_key_is_not_made_anew_where_secrets_are(
     let added = installation.run(&["bridge", "create", "--name", "b"]);
     assert_eq!(added.code, Some(0), "{added:?}");
 
-    let mut empty = installation!(store);
+    let mut empty = installation!(Sqlite);
     empty.unset("secrets.key");
     assert_fails(&empty.run(&["serve"]), &[3], "openssl rand -base64 32");
 }
 
-#[rstest]
 #[actix_web::test]
-async fn check_names_each_secret_that_does_not_open(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn check_names_each_secret_that_does_not_open() {
+    let world = world!(Sqlite);
     let second = world.another_tenant(1).await;
     let webhook = second
         .subscribe(&world.receiver.url("/x"), &["call.ended"], SECRET)

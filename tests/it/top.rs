@@ -10,10 +10,9 @@ const READ: &str = "the-operators-read-token";
 const TAKEN: &str = "\u{1b}[?1049h";
 const GIVEN_BACK: &str = "\u{1b}[?1049l";
 
-#[rstest]
 #[actix_web::test]
-async fn figures_are_those_of_the_listener(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn figures_are_those_of_the_listener() {
+    let world = world!(Sqlite);
     let (server, tenant) = (&world.server, &world.tenant);
     let bridge = tenant.bridge(Http).await;
     let call = bridge.talk(&tenant.did).await;

@@ -89,10 +89,9 @@ async fn the_trace_of_a_call_reaches_its_functions_and_webhooks_also_after_a_kil
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_request_hands_its_trace_on(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn a_request_hands_its_trace_on() {
+    let world = world!(Postgres);
     let tenant = &world.tenant;
     let api = Rest::new(&format!("{}/api/v1", world.server.http))
         .with("x-api-key", &tenant.key)

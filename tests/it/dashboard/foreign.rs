@@ -7,10 +7,9 @@ async fn key_names(somebody: &BrowsingPerson) -> String {
     somebody.browser.open(KEYS).await.text()
 }
 
-#[rstest]
 #[actix_web::test]
-async fn posts_of_other_places_change_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn posts_of_other_places_change_nothing() {
+    let world = shared_world!(Postgres);
     let owner = owner(&world).await;
     let form = owner
         .browser
@@ -144,12 +143,9 @@ async fn what_is_no_form_is_not_read(#[values(Sqlite)] store: StoreKind) {
     assert!(!key_names(&owner).await.contains("planted"));
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_viewer_sees_everything_but_secrets_and_changes_nothing(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = shared_world!(store);
+async fn a_viewer_sees_everything_but_secrets_and_changes_nothing() {
+    let world = shared_world!(Postgres);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
     let viewer = somebody(server, tenant, &fresh_email("viewer"), "viewer").await;
@@ -244,10 +240,9 @@ async fn a_viewer_sees_everything_but_secrets_and_changes_nothing(
     name.assert_shows("Saved.");
 }
 
-#[rstest]
 #[actix_web::test]
-async fn ids_of_others_are_as_if_they_never_were(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn ids_of_others_are_as_if_they_never_were() {
+    let world = shared_world!(Postgres);
     let server = &world.server;
     let owner = owner(&world).await;
     let other = world.another_tenant(0).await;
@@ -391,10 +386,9 @@ async fn state(
     state
 }
 
-#[rstest]
 #[actix_web::test]
-async fn no_page_shows_or_changes_what_is_anothers(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn no_page_shows_or_changes_what_is_anothers() {
+    let world = shared_world!(Postgres);
     let (server, receiver) = (&world.server, &world.receiver);
     let owner = owner(&world).await;
     let other = world.another_tenant(10).await;

@@ -2,10 +2,9 @@
 
 use super::*;
 
-#[rstest]
 #[actix_web::test]
-async fn a_key_is_made_shown_once_used_and_revoked(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn a_key_is_made_shown_once_used_and_revoked() {
+    let world = shared_world!(Sqlite);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
     let browser = &owner.browser;
@@ -76,12 +75,9 @@ async fn a_key_is_made_shown_once_used_and_revoked(#[values(Sqlite, Postgres)] s
     assert_eq!(of_hers.unwrap()["madeBy"], owner.id);
 }
 
-#[rstest]
 #[actix_web::test]
-async fn the_function_secret_is_shown_for_the_password_and_replaced(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = shared_world!(store);
+async fn the_function_secret_is_shown_for_the_password_and_replaced() {
+    let world = shared_world!(Sqlite);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let stored = || {
         text(

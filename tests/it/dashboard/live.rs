@@ -65,12 +65,9 @@ fn cookies(browser: &Visitor) -> String {
     cookies.join("; ")
 }
 
-#[rstest]
 #[actix_web::test]
-async fn pages_and_streams_that_were_left_keep_no_seat_while_events_flow(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn pages_and_streams_that_were_left_keep_no_seat_while_events_flow() {
+    let world = world!(Sqlite);
     let (tenant, base) = (&world.tenant, &*world.server.http);
     let owner = owner(&world).await;
     let cookies = cookies(&owner.browser);

@@ -66,11 +66,10 @@ fn assert_discreet(world: &TestWorld, letters: &[ReceivedMail]) {
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn an_invitation_is_mailed_as_well(#[values(Sqlite, Postgres)] store: StoreKind) {
+async fn an_invitation_is_mailed_as_well() {
     let postbox = Postbox::start();
-    let world = world!(store, setup(&postbox));
+    let world = world!(Postgres, setup(&postbox));
     let owner = owner(&world).await;
     let page = invite(&owner.browser, "sari@example.com").await;
     page.assert_shows("Invitation created and emailed.");
@@ -131,11 +130,10 @@ async fn an_invitation_is_mailed_as_well(#[values(Sqlite, Postgres)] store: Stor
     assert_discreet(&world, &postbox.letters());
 }
 
-#[rstest]
 #[actix_web::test]
-async fn owners_are_told_what_they_want_to_know(#[values(Sqlite, Postgres)] store: StoreKind) {
+async fn owners_are_told_what_they_want_to_know() {
     let postbox = Postbox::start();
-    let world = world!(store, setup(&postbox));
+    let world = world!(Postgres, setup(&postbox));
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
     let dewi = somebody(server, tenant, "dewi@example.com", "owner").await;
@@ -229,14 +227,11 @@ async fn no_mail_is_lost_while_the_mail_server_is_away(
     assert_eq!(postbox.letters().len(), 3);
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_server_that_hangs_delays_mails_and_nothing_else(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
+async fn a_server_that_hangs_delays_mails_and_nothing_else() {
     let postbox = Postbox::start();
     postbox.answer([MailTreatment::Hang]);
-    let world = world!(store, setup(&postbox));
+    let world = world!(Postgres, setup(&postbox));
     let owner = owner(&world).await;
     invite(&owner.browser, "sari@example.com").await;
     postbox.wait_for_connections(1).await;
@@ -333,11 +328,10 @@ async fn a_mail_is_given_up_after_its_last_try(#[values(Sqlite)] store: StoreKin
     assert_eq!(counted(&world, "retried").await, 7);
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_tenant_has_so_many_mails_a_day(#[values(Sqlite, Postgres)] store: StoreKind) {
+async fn a_tenant_has_so_many_mails_a_day() {
     let postbox = Postbox::start();
-    let world = world!(store, setup(&postbox).set("retention.sweep_seconds", 1));
+    let world = world!(Postgres, setup(&postbox).set("retention.sweep_seconds", 1));
     let owner = owner(&world).await;
     let rows: Vec<String> = (0..100)
         .map(|n| {

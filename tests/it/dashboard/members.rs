@@ -2,12 +2,9 @@
 
 use super::*;
 
-#[rstest]
 #[actix_web::test]
-async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn somebody_is_invited_comes_gets_a_role_and_is_removed() {
+    let world = world!(Postgres);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
     let browser = &owner.browser;
@@ -117,10 +114,9 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
     browser.open(MEMBERS).await.assert_hides("sari@example.com");
 }
 
-#[rstest]
 #[actix_web::test]
-async fn the_last_owner_stays(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn the_last_owner_stays() {
+    let world = world!(Postgres);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
     somebody(server, tenant, "viewer@example.com", "viewer").await;

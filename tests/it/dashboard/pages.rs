@@ -195,10 +195,9 @@ async fn marks_in_an_address_are_left_alone(#[values(Sqlite)] store: StoreKind) 
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn language_and_time_zone_are_the_readers_own(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn language_and_time_zone_are_the_readers_own() {
+    let world = world!(Sqlite);
     let owner = owner(&world).await;
     let browser = &owner.browser;
     browser.open(KEYS).await.assert_shows("WIB");

@@ -3,10 +3,9 @@
 use super::*;
 use crate::support::server::{assert_fails, installation};
 
-#[rstest]
 #[actix_web::test]
-async fn people_are_made_listed_linked_and_removed(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let installation = installation!(store);
+async fn people_are_made_listed_linked_and_removed() {
+    let installation = installation!(Postgres);
     let tenant = text(
         &installation.cli(&["tenant", "create", "--name", "Toko"]),
         "id",

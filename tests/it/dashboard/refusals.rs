@@ -101,12 +101,9 @@ async fn fill_up_with_agents(world: &TestWorld) {
     execute(&world.server, &sql).await;
 }
 
-#[rstest]
 #[actix_web::test]
-async fn one_agent_too_many_is_refused_on_the_page_that_it_was_asked_on(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn one_agent_too_many_is_refused_on_the_page_that_it_was_asked_on() {
+    let world = world!(Sqlite);
     let browser = owner(&world).await.browser;
     fill_up_with_agents(&world).await;
     let agent = format!("{AGENTS}/{}", world.tenant.agent);
@@ -125,12 +122,9 @@ async fn one_agent_too_many_is_refused_on_the_page_that_it_was_asked_on(
     assert_eq!(agents, AGENTS_MAX);
 }
 
-#[rstest]
 #[actix_web::test]
-async fn what_was_typed_stays_where_there_is_no_room_for_another_version(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn what_was_typed_stays_where_there_is_no_room_for_another_version() {
+    let world = world!(Sqlite);
     let tenant = &world.tenant;
     let browser = owner(&world).await.browser;
     tenant
@@ -174,12 +168,9 @@ async fn what_was_typed_stays_where_there_is_no_room_for_another_version(
     page.form(&agent);
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_role_that_is_none_is_refused_beside_the_list_and_only_for_members_of_ours(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn a_role_that_is_none_is_refused_beside_the_list_and_only_for_members_of_ours() {
+    let world = world!(Sqlite);
     let owner = owner(&world).await;
     let (browser, tenant) = (&owner.browser, &world.tenant.id);
     let sari = somebody(&world.server, tenant, "sari@example.com", "viewer").await;

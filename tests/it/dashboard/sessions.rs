@@ -5,10 +5,9 @@ use sea_orm::TransactionTrait;
 
 use super::*;
 
-#[rstest]
 #[actix_web::test]
-async fn a_session_is_new_at_every_sign_in(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn a_session_is_new_at_every_sign_in() {
+    let world = shared_world!(Postgres);
     let owner = owner(&world).await;
     let first = owner.browser.cookies()["dikala"].clone();
     // An attacker planted a cookie: a well-formed one, and one with a session.
@@ -37,10 +36,9 @@ async fn a_session_is_new_at_every_sign_in(#[values(Sqlite, Postgres)] store: St
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn signing_out_here_and_everywhere(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn signing_out_here_and_everywhere() {
+    let world = shared_world!(Postgres);
     let owner = owner(&world).await;
     let phone = owner.browser.another();
     try_password(&phone, &owner.email, PASSWORD).await;
@@ -76,10 +74,9 @@ async fn signing_out_here_and_everywhere(#[values(Sqlite, Postgres)] store: Stor
     );
 }
 
-#[rstest]
 #[actix_web::test]
-async fn another_password_ends_the_other_sessions(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn another_password_ends_the_other_sessions() {
+    let world = shared_world!(Postgres);
     let owner = owner(&world).await;
     let phone = owner.browser.another();
     try_password(&phone, &owner.email, PASSWORD).await;
@@ -183,10 +180,9 @@ async fn who_signs_in_while_another_password_is_set_has_the_wrong_one() {
     );
 }
 
-#[rstest]
 #[actix_web::test]
-async fn removal_and_suspension_end_sessions_at_once(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn removal_and_suspension_end_sessions_at_once() {
+    let world = shared_world!(Postgres);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
     let viewer = somebody(server, tenant, &fresh_email("viewer"), "viewer").await;
@@ -310,10 +306,9 @@ async fn cookies_are_for_this_service_alone(#[values(Sqlite)] store: StoreKind) 
 }
 
 /// Like a start of the service after its clock was corrected.
-#[rstest]
 #[actix_web::test]
-async fn what_a_clock_that_was_ahead_let_in_is_out(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn what_a_clock_that_was_ahead_let_in_is_out() {
+    let world = world!(Postgres);
     let owner = owner(&world).await;
     let server = &world.server;
     let link = text(&server.cli(&["user", "login-link", &owner.id]), "url");

@@ -53,12 +53,9 @@ async fn the_longest_prompt_can_be_typed_in_any_script(#[values(Sqlite)] store: 
     );
 }
 
-#[rstest]
 #[actix_web::test]
-async fn an_agent_is_made_with_errors_on_the_way_and_set(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = shared_world!(store);
+async fn an_agent_is_made_with_errors_on_the_way_and_set() {
+    let world = shared_world!(Sqlite);
     let owner = owner(&world).await;
     let browser = &owner.browser;
     let form = browser.open(NEW_AGENT).await.form(NEW_AGENT);
@@ -151,12 +148,9 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set(
     browser.open(AGENTS).await.assert_shows("Kasir <Bandung>");
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_copy_has_all_but_the_number_and_what_goes_with_an_agent_is_said_before(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = shared_world!(store);
+async fn a_copy_has_all_but_the_number_and_what_goes_with_an_agent_is_said_before() {
+    let world = shared_world!(Sqlite);
     let (tenant, browser) = (&world.tenant, owner(&world).await.browser);
     tenant
         .create_function("check_order", "GET", &world.receiver.url("/f"))
@@ -276,12 +270,9 @@ async fn what_is_wrong_with_parameters_stands_beside_its_line(#[values(Sqlite)] 
     assert_eq!(page.input("endpoint")["aria-invalid"], "true");
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_function_is_made_tested_renamed_and_deleted(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = shared_world!(store);
+async fn a_function_is_made_tested_renamed_and_deleted() {
+    let world = shared_world!(Sqlite);
     let (tenant, browser) = (&world.tenant, owner(&world).await.browser);
     let functions = format!("{}/functions", agent_page(&tenant.agent));
     let new = format!("{functions}/new");
@@ -385,10 +376,9 @@ async fn a_function_is_made_tested_renamed_and_deleted(
     assert_eq!(browser.submit(&yes).await.status, 404);
 }
 
-#[rstest]
 #[actix_web::test]
-async fn what_became_of_a_functions_calls_is_told(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn what_became_of_a_functions_calls_is_told() {
+    let world = shared_world!(Sqlite);
     let (tenant, browser) = (&world.tenant, owner(&world).await.browser);
     tenant
         .create_function("check_order", "POST", &world.receiver.url("/f"))
@@ -423,12 +413,9 @@ async fn what_became_of_a_functions_calls_is_told(#[values(Sqlite, Postgres)] st
     bridge.hang_up(&call).await;
 }
 
-#[rstest]
 #[actix_web::test]
-async fn numbers_are_given_to_agents_and_what_nobody_answers_is_marked(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn numbers_are_given_to_agents_and_what_nobody_answers_is_marked() {
+    let world = world!(Sqlite);
     let (tenant, owner) = (&world.tenant, owner(&world).await);
     let browser = &owner.browser;
     let assign = format!("{NUMBERS}/{}/assign-agent", tenant.number);
@@ -538,10 +525,9 @@ async fn token(browser: &Visitor) -> String {
         .to_owned()
 }
 
-#[rstest]
 #[actix_web::test]
-async fn what_is_others_is_as_if_it_never_was(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = shared_world!(store);
+async fn what_is_others_is_as_if_it_never_was() {
+    let world = shared_world!(Sqlite);
     let (tenant, browser) = (&world.tenant, owner(&world).await.browser);
     let token = token(&browser).await;
     let other = world.another_tenant(0).await;
@@ -653,10 +639,9 @@ async fn a_viewer_sees_all_of_it_and_changes_nothing(#[values(Sqlite)] store: St
     assert_eq!(world.receiver.received("/f").len(), 0);
 }
 
-#[rstest]
 #[actix_web::test]
-async fn many_agents_and_numbers_are_told_in_pages(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+async fn many_agents_and_numbers_are_told_in_pages() {
+    let world = world!(Sqlite);
     let (tenant, browser) = (&world.tenant, owner(&world).await.browser);
     for n in 0..26 {
         tenant

@@ -27,11 +27,10 @@ fn assert_within(command: &Value, api: &Value) {
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn commands_show_what_the_api_shows(#[values(Sqlite, Postgres)] store: StoreKind) {
+async fn commands_show_what_the_api_shows() {
     let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "3600");
-    let world = world!(store, setup);
+    let world = world!(Sqlite, setup);
     let (server, tenant, api) = (&world.server, &world.tenant, client(&world.server));
     let other = world.another_tenant(3).await;
     world
@@ -177,12 +176,9 @@ async fn commands_show_what_the_api_shows(#[values(Sqlite, Postgres)] store: Sto
     bridge.hang_up(&live).await;
 }
 
-#[rstest]
 #[actix_web::test]
-async fn bridges_are_connected_on_the_command_line_too(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let mut world = world!(store);
+async fn bridges_are_connected_on_the_command_line_too() {
+    let mut world = world!(Sqlite);
     let bridge = world.tenant.bridge(Socket).await;
     let call = bridge.talk(&world.tenant.did).await;
     let shown = async |server: &Server, connected: bool| {
@@ -263,11 +259,8 @@ async fn database_and_functions_are_asked_of_the_running_service() {
 
 #[rstest]
 #[actix_web::test]
-async fn a_call_that_a_command_ends_says_so(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: BridgeTransport,
-) {
-    let mut world = world!(store);
+async fn a_call_that_a_command_ends_says_so(#[values(Socket, Http)] transport: BridgeTransport) {
+    let mut world = world!(Sqlite);
     let bridge = world.tenant.bridge(transport).await;
     let did = world.tenant.did.clone();
     let (call, kept) = (bridge.talk(&did).await, bridge.talk(&did).await);
@@ -320,12 +313,9 @@ async fn a_call_that_a_command_ends_says_so(
     world.assert_ledger_is_exact();
 }
 
-#[rstest]
 #[actix_web::test]
-async fn webhooks_are_paused_recovered_and_sent_to_again_by_commands(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn webhooks_are_paused_recovered_and_sent_to_again_by_commands() {
+    let world = world!(Sqlite);
     let (server, tenant) = (&world.server, &world.tenant);
     let answers = [
         ServerAnswer::Status(204),
@@ -410,10 +400,9 @@ async fn webhooks_are_paused_recovered_and_sent_to_again_by_commands(
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn what_a_command_cannot_do_it_says(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let Some(server) = empty(store) else {
+async fn what_a_command_cannot_do_it_says() {
+    let Some(server) = empty(Sqlite) else {
         return;
     };
     let ids = ["call", "wh", "dlv", "ten"].map(nobody);

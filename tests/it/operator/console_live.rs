@@ -64,10 +64,9 @@ async fn tells(browser: &Visitor, url: &str, path: &str, doing: impl Future<Outp
     );
 }
 
-#[rstest]
 #[actix_web::test]
-async fn pages_tell_what_happens_while_they_are_open(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, guarded());
+async fn pages_tell_what_happens_while_they_are_open() {
+    let world = world!(Sqlite, guarded());
     let (tenant, api, url) = (
         &world.tenant,
         with(&world.server, FULL),

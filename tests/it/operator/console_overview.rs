@@ -32,10 +32,9 @@ async fn problem(api: &Rest, code: &str) -> Value {
     .await
 }
 
-#[rstest]
 #[actix_web::test]
-async fn figures_agree_with_what_happened(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, guarded());
+async fn figures_agree_with_what_happened() {
+    let world = world!(Postgres, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
     let first = api.get("/overview").await.expect(200);
     assert_eq!(
@@ -136,12 +135,9 @@ fn abandoned(call: &str) -> Value {
     json!({"callId": call, "reason": "normal", "initiator": "caller"})
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_failing_webhook_is_told_with_its_tenant_and_goes_when_it_works(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store, guarded());
+async fn a_failing_webhook_is_told_with_its_tenant_and_goes_when_it_works() {
+    let world = world!(Postgres, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
     world
         .receiver
@@ -243,10 +239,9 @@ async fn the_console_answers_while_the_database_is_away() {
     database.come_back();
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_calls_actor_tells_what_it_is_about(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, guarded());
+async fn a_calls_actor_tells_what_it_is_about() {
+    let world = world!(Postgres, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
     let bridge = tenant.bridge(Socket).await;
     let ringing = bridge.ring(&tenant.did).await;

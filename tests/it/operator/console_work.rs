@@ -4,10 +4,9 @@
 use super::{console::signed_in, console_lists::form, *};
 use crate::support::tenant::text;
 
-#[rstest]
 #[actix_web::test]
-async fn a_call_is_ended_after_a_question(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, guarded());
+async fn a_call_is_ended_after_a_question() {
+    let world = world!(Postgres, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
     let browser = signed_in(&world.server, FULL).await;
     let bridge = tenant.bridge(Socket).await;
@@ -48,10 +47,9 @@ async fn a_call_is_ended_after_a_question(#[values(Sqlite, Postgres)] store: Sto
     assert!(!browser.open("/calls").await.links().contains(&end));
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_webhook_is_paused_resumed_and_recovered(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, guarded());
+async fn a_webhook_is_paused_resumed_and_recovered() {
+    let world = world!(Postgres, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
     world.receiver.answer(
         "/gone",
@@ -133,10 +131,9 @@ async fn a_webhook_is_paused_resumed_and_recovered(#[values(Sqlite, Postgres)] s
     bridge.hang_up(&call).await;
 }
 
-#[rstest]
 #[actix_web::test]
-async fn the_books_are_verified_from_the_page(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, guarded());
+async fn the_books_are_verified_from_the_page() {
+    let world = world!(Postgres, guarded());
     let browser = signed_in(&world.server, FULL).await;
     let verify = "/ledger/verify";
     browser
@@ -167,10 +164,9 @@ async fn the_books_are_verified_from_the_page(#[values(Sqlite, Postgres)] store:
     }
 }
 
-#[rstest]
 #[actix_web::test]
-async fn a_bridge_is_made_shown_once_and_revoked(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, guarded());
+async fn a_bridge_is_made_shown_once_and_revoked() {
+    let world = world!(Postgres, guarded());
     let (browser, api) = (
         signed_in(&world.server, FULL).await,
         with(&world.server, READ),
@@ -222,10 +218,9 @@ async fn a_bridge_is_made_shown_once_and_revoked(#[values(Sqlite, Postgres)] sto
     assert_eq!(browser.post(&again).await.status, 404);
 }
 
-#[rstest]
 #[actix_web::test]
-async fn what_runs_is_shown(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, guarded());
+async fn what_runs_is_shown() {
+    let world = world!(Postgres, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
     let browser = signed_in(&world.server, READ).await;
     tenant

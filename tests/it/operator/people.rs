@@ -3,12 +3,9 @@
 use super::*;
 use crate::support::{tenant::text, visitor::Visitor};
 
-#[rstest]
 #[actix_web::test]
-async fn somebody_comes_in_by_the_link_and_is_gone_when_removed(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
-    let world = world!(store);
+async fn somebody_comes_in_by_the_link_and_is_gone_when_removed() {
+    let world = world!(Postgres);
     let api = client(&world.server);
     let other = world.another_tenant(10).await;
     let path = format!("/tenants/{}/users", world.tenant.id);

@@ -11,10 +11,9 @@ fn with_field<'v>(list: &'v Value, field: &str, wanted: &str) -> Vec<&'v Value> 
     rows.filter(|row| row[field] == wanted).collect()
 }
 
-#[rstest]
 #[actix_web::test]
-async fn functions_are_told_by_tenant_agent_and_name(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, guarded());
+async fn functions_are_told_by_tenant_agent_and_name() {
+    let world = world!(Sqlite, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
     world
         .receiver
@@ -207,13 +206,10 @@ async fn routes_are_told_by_how_often_and_how_they_were_asked_for() {
     assert!(seen.len() >= shown["routes"].as_array().unwrap().len());
 }
 
-#[rstest]
 #[actix_web::test]
-async fn webhooks_tell_what_is_due_and_what_was_answered_last(
-    #[values(Sqlite, Postgres)] store: StoreKind,
-) {
+async fn webhooks_tell_what_is_due_and_what_was_answered_last() {
     let setup = guarded().set("webhooks.retry_schedule_seconds", "3600");
-    let world = world!(store, setup);
+    let world = world!(Sqlite, setup);
     let (tenant, api) = (&world.tenant, with(&world.server, FULL));
     world
         .receiver
@@ -270,10 +266,9 @@ async fn webhooks_tell_what_is_due_and_what_was_answered_last(
     assert!(paused["due"].as_i64() > Some(0) && paused["pausedAt"].is_string());
 }
 
-#[rstest]
 #[actix_web::test]
-async fn the_ledger_tells_its_oldest_holds(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, guarded());
+async fn the_ledger_tells_its_oldest_holds() {
+    let world = world!(Sqlite, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
     let bridge = tenant.bridge(Http).await;
     let calls = [

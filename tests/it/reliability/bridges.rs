@@ -144,7 +144,10 @@ impl FaultyNetwork {
     }
 }
 
-async fn mangled(form: FaultForm) {
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn messages_that_are_doubled_late_reordered_and_lost_do_no_harm() {
+    let form = FaultForm::asked();
     let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(2).tenants(1, 10_000_000)).await
     else {
         return;
@@ -186,19 +189,9 @@ async fn mangled(form: FaultForm) {
     check(&fleet, &journal).await;
 }
 
-#[actix_web::test]
-async fn messages_that_are_doubled_late_reordered_and_lost_do_no_harm() {
-    mangled(Short).await;
-}
-
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn thousands_of_messages_that_are_mangled_do_no_harm() {
-    mangled(Long).await;
-}
-
 /// Data in a node's memory about a call that moved and ended within a second no longer count.
 #[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
 async fn a_call_that_ended_at_the_other_node_is_active_nowhere() {
     let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(2).tenants(1, 100)).await else {
         return;
@@ -241,7 +234,10 @@ fn limits(form: FaultForm) -> Limits {
 }
 
 /// A bridge with running calls is disconnected and returns at the other node.
-async fn cut(form: FaultForm) {
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn a_bridge_that_is_cut_keeps_its_calls_as_long_as_it_may() {
+    let form = FaultForm::asked();
     let limits = limits(form);
     let wanted = FleetSettings::nodes(2)
         .tenants(1, 1_000_000)
@@ -320,15 +316,4 @@ async fn begin(line: &Rc<LoadBridge>, journal: &Rc<Journal>) -> String {
     journal.note(&call, |entry| entry.answered = answered);
     assert_eq!(answered, FinalAnswer::Ok);
     call
-}
-
-#[actix_web::test]
-async fn a_bridge_that_is_cut_keeps_its_calls_as_long_as_it_may() {
-    cut(Short).await;
-}
-
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn a_bridge_that_is_cut_for_long_keeps_its_calls_as_long_as_it_may() {
-    cut(Long).await;
 }

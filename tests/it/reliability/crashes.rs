@@ -10,7 +10,7 @@ use super::{
     check::check,
     fleet::{Fleet, FleetSettings},
     load::FaultLoad,
-    sizes::FaultForm::{self, Long, Short},
+    sizes::FaultForm,
 };
 use crate::support::prelude::*;
 
@@ -32,7 +32,11 @@ async fn taken_over(fleet: &Fleet, node: &str) -> Duration {
     began.elapsed()
 }
 
-async fn kills(store: StoreKind, form: FaultForm) {
+#[rstest]
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn kills_under_load_lose_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let form = FaultForm::asked();
     let nodes = if store == Postgres { 2 } else { 1 };
     let Some(mut fleet) = Fleet::start(store, FleetSettings::nodes(nodes)).await else {
         return;
@@ -65,21 +69,11 @@ async fn kills(store: StoreKind, form: FaultForm) {
     check(&fleet, &journal).await;
 }
 
-#[rstest]
-#[actix_web::test]
-async fn kills_under_load_lose_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
-    kills(store, Short).await;
-}
-
-#[rstest]
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn many_kills_under_load_lose_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
-    kills(store, Long).await;
-}
-
 /// A node pauses for longer than its lease with calls and deliveries in flight, and resumes.
-async fn frozen(form: FaultForm) {
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn a_node_that_stands_still_and_goes_on_harms_nothing() {
+    let form = FaultForm::asked();
     let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(2)).await else {
         return;
     };
@@ -103,15 +97,4 @@ async fn frozen(form: FaultForm) {
     let journal = load.end().await;
     println!("frozen for {away:?}: {open} calls, owned again after {taken:.1?}");
     check(&fleet, &journal).await;
-}
-
-#[actix_web::test]
-async fn a_node_that_stands_still_and_goes_on_harms_nothing() {
-    frozen(Short).await;
-}
-
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn a_node_that_stands_still_for_a_minute_harms_nothing() {
-    frozen(Long).await;
 }

@@ -10,7 +10,7 @@ use super::{
     check::check,
     fleet::{Fleet, FleetSettings},
     load::FaultLoad,
-    sizes::FaultForm::{self, Long, Short},
+    sizes::FaultForm::{self, Short},
 };
 use crate::support::{
     link::{DatabaseLink, LostPart},
@@ -43,7 +43,10 @@ async fn goes_on(load: &FaultLoad, form: FaultForm, what: &str) {
 }
 
 /// Several outages in sequence, with the same processes.
-async fn outages(form: FaultForm) {
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn outages_of_postgres_lose_nothing() {
+    let form = FaultForm::asked();
     let Some((fleet, link, postgres)) = behind_a_link(FleetSettings::nodes(2)).await else {
         return;
     };
@@ -84,19 +87,9 @@ async fn outages(form: FaultForm) {
     check(&fleet, &journal).await;
 }
 
-#[actix_web::test]
-async fn outages_of_postgres_lose_nothing() {
-    outages(Short).await;
-}
-
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn long_outages_of_postgres_lose_nothing() {
-    outages(Long).await;
-}
-
 /// The connection is lost during COMMIT: the commit happened without an answer, or did not happen.
 #[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
 async fn commits_whose_connection_is_lost_are_neither_lost_nor_made_twice() {
     let Some((fleet, link, _postgres)) = behind_a_link(FleetSettings::nodes(2)).await else {
         return;
@@ -120,7 +113,10 @@ async fn commits_whose_connection_is_lost_are_neither_lost_nor_made_twice() {
 }
 
 /// One node is disconnected from PostgreSQL for longer than its lease; the other has its own connection.
-async fn one_is_cut(form: FaultForm) {
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn a_node_that_is_cut_from_the_database_harms_nothing() {
+    let form = FaultForm::asked();
     let Some(mut installation) = Installation::migrated(Postgres) else {
         return;
     };
@@ -147,15 +143,4 @@ async fn one_is_cut(form: FaultForm) {
     let journal = load.end().await;
     println!("one node cut from PostgreSQL for {away:?}:");
     check(&fleet, &journal).await;
-}
-
-#[actix_web::test]
-async fn a_node_that_is_cut_from_the_database_harms_nothing() {
-    one_is_cut(Short).await;
-}
-
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn a_node_that_is_cut_from_the_database_for_a_minute_harms_nothing() {
-    one_is_cut(Long).await;
 }

@@ -19,7 +19,7 @@ use super::{
     journal::{FinalAnswer, Journal},
     load::{FaultLoad, LoadBridge},
     proxy::{Balancer, ServedProtocol},
-    sizes::FaultForm::{self, Long, Short},
+    sizes::FaultForm,
 };
 use crate::support::{
     link::{DatabaseLink, LostPart},
@@ -75,7 +75,10 @@ impl Pair {
     }
 }
 
-async fn synchronous(form: FaultForm) {
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn a_failover_to_a_synchronous_standby_loses_nothing() {
+    let form = FaultForm::asked();
     let Some(pair) = Pair::start(true).await else {
         return;
     };
@@ -90,17 +93,6 @@ async fn synchronous(form: FaultForm) {
     load.goes_on_for(200).await;
     let journal = load.end().await;
     check(&pair.fleet, &journal).await;
-}
-
-#[actix_web::test]
-async fn a_failover_to_a_synchronous_standby_loses_nothing() {
-    synchronous(Short).await;
-}
-
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn a_failover_after_a_minute_loses_nothing() {
-    synchronous(Long).await;
 }
 
 /// A follower of a tenant's events that resumes after the last event it has seen.
@@ -161,7 +153,10 @@ impl Follower {
 }
 
 /// The standby lags when the primary dies.
-async fn asynchronous(form: FaultForm) {
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn a_failover_to_a_standby_that_is_behind_loses_the_newest_and_says_so() {
+    let form = FaultForm::asked();
     let Some(pair) = Pair::start(false).await else {
         return;
     };
@@ -225,14 +220,9 @@ async fn asynchronous(form: FaultForm) {
     );
 }
 
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn a_failover_to_a_standby_that_is_behind_loses_the_newest_and_says_so() {
-    asynchronous(Long).await;
-}
-
 /// Calls that the standby had not received are gone from all memories, too.
 #[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
 async fn a_call_that_the_database_has_lost_is_active_nowhere() {
     let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(2).tenants(1, 100)).await else {
         return;
@@ -265,6 +255,7 @@ async fn a_call_that_the_database_has_lost_is_active_nowhere() {
 /// After a failover the new primary reuses transaction numbers, so they do not tell the outcome of a commit that it never
 /// received.
 #[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
 async fn a_commit_that_the_standby_never_heard_of_is_not_taken_for_another() {
     let Some(pair) = Pair::start(false).await else {
         return;

@@ -2,8 +2,8 @@
 //! fault happens, and afterwards one checker compares the journal with the store. docs/reliability.md lists the
 //! results.
 //!
-//! Each fault has a short form in the regular tests, and an `#[ignore]`d long form that `.ci/faults` runs. The
-//! environment can change its size (`sizes`).
+//! Each fault is one `#[ignore]`d test. It has a short form, which `.ci/slow` runs, and a long one, which `.ci/faults`
+//! runs. The environment can change its size (`sizes`).
 
 mod bridges;
 mod check;

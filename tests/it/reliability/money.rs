@@ -9,7 +9,7 @@ use super::{
     fleet::{Fleet, FleetSettings},
     journal::Journal,
     load::LoadBridge,
-    sizes::FaultForm::{self, Long, Short},
+    sizes::FaultForm,
 };
 use crate::support::prelude::*;
 
@@ -17,7 +17,10 @@ use crate::support::prelude::*;
 const OVER_WITHIN: Duration = Duration::from_secs(200);
 
 /// Half of the calls are at each node; there are fewer minutes than calls.
-async fn last_minutes(form: FaultForm) {
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn the_last_minutes_are_used_once_over_two_nodes() {
+    let form = FaultForm::asked();
     let calls = form.size("CALLS", 60, 500);
     let minutes = u32::try_from(form.size("MINUTES", 40, 100)).unwrap();
     let wanted = FleetSettings::nodes(2).tenants(1, minutes);
@@ -96,15 +99,4 @@ async fn answer(rung: UnansweredCall) -> (String, Moment) {
     let reply = line.say(&line.message("call.answered", fields)).await;
     assert_eq!(reply["ok"], true, "{reply}");
     (call, at)
-}
-
-#[actix_web::test]
-async fn the_last_minutes_are_used_once_over_two_nodes() {
-    last_minutes(Short).await;
-}
-
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn the_last_hundred_minutes_are_used_once_by_500_calls() {
-    last_minutes(Long).await;
 }

@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     fleet::{Fleet, FleetSettings, fresh},
-    sizes::FaultForm::{self, Long, Short},
+    sizes::FaultForm,
 };
 use crate::support::{prelude::*, rest::RestResponse, tenant::text};
 
@@ -169,7 +169,10 @@ pub async fn on_a_slow_disk(nodes: usize) -> Option<(Fleet, OwnPostgres)> {
     Some((fleet, postgres))
 }
 
-async fn crashes(form: FaultForm) {
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn what_is_acknowledged_outlives_crashes_of_postgres() {
+    let form = FaultForm::asked();
     let Some((fleet, postgres)) = on_a_slow_disk(1).await else {
         return;
     };
@@ -279,15 +282,4 @@ async fn all_is_there(fleet: &Fleet, journal: &AcknowledgedWrites) {
     assert_eq!(unknown.iter().filter(twice).count(), 0, "booked twice");
     let lost = [rings, ends, lost_samples, wrong_agents, wrong_bookings];
     assert_eq!(lost, [0; 5], "acknowledged, and not there");
-}
-
-#[actix_web::test]
-async fn what_is_acknowledged_outlives_crashes_of_postgres() {
-    crashes(Short).await;
-}
-
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn what_is_acknowledged_outlives_fifty_crashes_of_postgres() {
-    crashes(Long).await;
 }

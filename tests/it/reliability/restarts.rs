@@ -10,7 +10,7 @@ use super::{
     fleet::{Fleet, FleetSettings, hook},
     journal::Journal,
     load::{FaultLoad, LoadBridge, OpenCall},
-    sizes::FaultForm::{self, Long, Short},
+    sizes::FaultForm::{self, Short},
 };
 use crate::support::prelude::*;
 
@@ -44,7 +44,10 @@ impl RunningCalls {
 }
 
 /// A rolling restart of all nodes behind haproxy.
-async fn rolling(form: FaultForm) {
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn a_rolling_restart_loses_no_call_and_breaks_no_request() {
+    let form = FaultForm::asked();
     let nodes = 3;
     let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(nodes)).await else {
         return;
@@ -86,19 +89,12 @@ async fn rolling(form: FaultForm) {
     );
 }
 
-#[actix_web::test]
-async fn a_rolling_restart_loses_no_call_and_breaks_no_request() {
-    rolling(Short).await;
-}
-
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn a_rolling_restart_with_500_live_calls_loses_none() {
-    rolling(Long).await;
-}
-
 /// SIGTERM with running calls, incoming requests, and deliveries in flight.
-async fn stopped(store: StoreKind, form: FaultForm) {
+#[rstest]
+#[actix_web::test]
+#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+async fn a_stop_loses_nothing_that_it_took(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let form = FaultForm::asked();
     let Some(mut fleet) = Fleet::start(store, FleetSettings::nodes(1)).await else {
         return;
     };
@@ -125,17 +121,4 @@ async fn stopped(store: StoreKind, form: FaultForm) {
     );
     check(&fleet, &journal).await;
     assert_eq!(*journal.broken_requests.borrow(), [""; 0]);
-}
-
-#[rstest]
-#[actix_web::test]
-async fn a_stop_loses_nothing_that_it_took(#[values(Sqlite, Postgres)] store: StoreKind) {
-    stopped(store, Short).await;
-}
-
-#[rstest]
-#[actix_web::test]
-#[ignore = "minutes"]
-async fn a_stop_with_200_live_calls_loses_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
-    stopped(store, Long).await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::load::{ANSWERED_WITHIN, LoadRate};
 
-/// Short for every change, long on demand.
+/// Short in `.ci/slow`, long in `.ci/faults`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultForm {
     Short,
@@ -12,6 +12,15 @@ pub enum FaultForm {
 }
 
 impl FaultForm {
+    /// The long form if `DIKALA_FAULTS` of the environment is `long`.
+    pub fn asked() -> Self {
+        match std::env::var("DIKALA_FAULTS").as_deref() {
+            Ok("long") => Self::Long,
+            Ok(other) => panic!("DIKALA_FAULTS is \"long\" or not set, not {other:?}"),
+            Err(_) => Self::Short,
+        }
+    }
+
     /// A size: in the long form `DIKALA_FAULTS_{name}` of the environment, or else the given default.
     pub fn size(self, name: &str, short: u64, long: u64) -> u64 {
         if self == Self::Short {
