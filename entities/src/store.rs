@@ -80,6 +80,10 @@ const POSTGRES_LIMITS: ConnectionTimeouts = ConnectionTimeouts {
     statement: Some(Duration::from_secs(7)),
     begin: Some(Duration::from_secs(3)),
 };
+/// Time for the first answer of PostgreSQL at the start of a program, and tries of each first connection: a busy machine
+/// is no reason to refuse a command.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
+const FIRST_TRIES: u32 = 3;
 /// Limits of the connection that renews this node's lease: a slower renewal would leave no time for another try.
 const LEASE_LIMITS: ConnectionTimeouts = ConnectionTimeouts {
     acquire: Duration::from_millis(1_500),
@@ -229,7 +233,7 @@ impl Store {
             prepare_file(&path)?;
             Self::over_sqlite(&path, url)
         } else if is_postgres(url) {
-            rights::reach(url, POSTGRES_LIMITS.connect).await?;
+            rights::reach(url, STARTS_WITHIN).await?;
             Self::over_postgres(url).map_err(StoreError::Unreachable)?
         } else {
             return Err(StoreError::UnknownKind);
@@ -242,8 +246,13 @@ impl Store {
             &store.critical_reader,
             &store.api_reader,
         ] {
-            let lease = connections.acquire().await;
-            drop(lease.map_err(StoreError::Unreachable)?);
+            let mut failed = 0;
+            while let Err(error) = connections.acquire().await.map(drop) {
+                failed += 1;
+                if failed == FIRST_TRIES || store.lease.is_none() {
+                    return Err(StoreError::Unreachable(error));
+                }
+            }
         }
         Ok(store)
     }
