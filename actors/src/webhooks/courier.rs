@@ -31,7 +31,7 @@ use super::{
     stats::Stats,
     store::{
         cursors::{self, NO_NODE},
-        pending::{self, Claimed},
+        pending::{self, StoredRefill},
     },
     webhook_status::{LastAnswers, WebhookStatus},
 };
@@ -174,7 +174,7 @@ impl Courier {
             match effect {
                 SchedulerEffect::Attempt(endpoint, item) => self.attempt(endpoint, item),
                 SchedulerEffect::Load(ids) => self.load(ids),
-                SchedulerEffect::Refill(claim) => self.claim(claim),
+                SchedulerEffect::Refill(refill) => self.refill(refill),
                 SchedulerEffect::Release(ids) => self.release(ids),
                 SchedulerEffect::Look => self.woken.notify_one(),
                 SchedulerEffect::GoOn => self.go_on_later(),
@@ -398,38 +398,38 @@ impl Courier {
         }
     }
 
-    fn claim(self: &Rc<Self>, claim: Refill) {
+    fn refill(self: &Rc<Self>, refill: Refill) {
         let (courier, now) = (Rc::clone(self), self.now());
         actix_rt::spawn(async move {
             let store = &courier.deps.store;
-            let read = pending::claim(store, &claim, courier.cursor_owner(), now);
+            let read = pending::refill(store, &refill, courier.cursor_owner(), now);
             // After a panic the queue must still be readable.
             let read = AssertUnwindSafe(read).catch_unwind().await;
             let read = read.unwrap_or_else(|_| Err(DbErr::Custom("a read panicked".to_owned())));
             if read.is_err() {
                 tokio::time::sleep(AGAIN).await;
             }
-            courier.claimed(&claim, read).await;
+            courier.refilled(&refill, read).await;
         });
     }
 
-    async fn claimed(self: &Rc<Self>, claim: &Refill, read: Result<Option<Claimed>, DbErr>) {
+    async fn refilled(self: &Rc<Self>, refill: &Refill, read: Result<Option<StoredRefill>, DbErr>) {
         let now = self.now();
         let lost = match read {
-            Ok(Some(claimed)) => {
+            Ok(Some(stored)) => {
                 let mut scheduler = self.scheduler.borrow_mut();
-                scheduler.claimed(claim, claimed.refilled, now);
-                claimed.lost
+                scheduler.refilled(refill, stored.refilled, now);
+                stored.lost
             }
             Ok(None) => {
                 let mut scheduler = self.scheduler.borrow_mut();
-                scheduler.not_claimed(claim);
-                scheduler.suspect(claim.webhook);
+                scheduler.not_refilled(refill);
+                scheduler.suspect(refill.webhook);
                 Vec::new()
             }
             Err(error) => {
                 tracing::warn!(%error, "could not read deliveries; trying again");
-                self.scheduler.borrow_mut().not_claimed(claim);
+                self.scheduler.borrow_mut().not_refilled(refill);
                 Vec::new()
             }
         };

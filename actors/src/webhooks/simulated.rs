@@ -159,7 +159,9 @@ impl SimulatedCourier {
             match effect {
                 SchedulerEffect::Attempt(_, item) => self.office.tasks.spawn(this.attempt(item)),
                 SchedulerEffect::Load(ids) => self.office.tasks.spawn(this.load(ids)),
-                SchedulerEffect::Refill(refill) => self.office.tasks.spawn(this.claim(refill)),
+                SchedulerEffect::Refill(refill) => {
+                    self.office.tasks.spawn(this.refill_queue(refill))
+                }
                 SchedulerEffect::Release(ids) => self.office.tasks.spawn(this.release(ids)),
                 SchedulerEffect::Look => self.woken.notify_one(),
                 SchedulerEffect::GoOn => self.office.tasks.spawn(async move { this.go_on() }),
@@ -246,26 +248,26 @@ impl SimulatedCourier {
         self.go_on();
     }
 
-    async fn claim(self: Rc<Self>, refill: Refill) {
+    async fn refill_queue(self: Rc<Self>, refill: Refill) {
         match self.refill(&refill).await {
             Ok(Some(refilled)) => {
                 let mut scheduler = self.scheduler.borrow_mut();
-                scheduler.claimed(&refill, refilled, self.now());
+                scheduler.refilled(&refill, refilled, self.now());
             }
             Ok(None) => {
                 let mut scheduler = self.scheduler.borrow_mut();
-                scheduler.not_claimed(&refill);
+                scheduler.not_refilled(&refill);
                 scheduler.suspect(refill.webhook);
             }
             Err(NoAnswer) => {
                 self.office.clock.sleep_ms(AGAIN_MS).await;
-                self.scheduler.borrow_mut().not_claimed(&refill);
+                self.scheduler.borrow_mut().not_refilled(&refill);
             }
         }
         self.go_on();
     }
 
-    /// As [`pending::claim`](super::store::pending::claim).
+    /// As [`pending::refill`](super::store::pending::refill).
     async fn refill(&self, refill: &Refill) -> Result<Option<Refilled>, NoAnswer> {
         let (asked, node) = (refill.clone(), Arc::clone(&self.node));
         let write = move |tables: &mut Tables, _| write_rows(tables, &asked, &node);
@@ -274,11 +276,11 @@ impl SimulatedCourier {
         };
         let (asked, node, now) = (refill.clone(), Arc::clone(&self.node), self.now());
         let read = move |tables: &mut Tables, _| due_rows(tables, &asked, &node, now);
-        let items = self.office.wire.ask("claim", read).await?;
+        let items = self.office.wire.ask("refill", read).await?;
         Ok(Some(Refilled {
             written,
             is_log_end,
-            is_complete: is_log_end && items.len() < refill.limit,
+            is_complete: is_log_end && refill.most.is_some_and(|most| items.len() < most.get()),
             items,
         }))
     }

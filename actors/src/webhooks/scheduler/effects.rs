@@ -1,6 +1,6 @@
 //! The scheduler's inputs and outputs.
 
-use std::rc::Rc;
+use std::{num::NonZeroUsize, rc::Rc};
 
 use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
@@ -40,8 +40,8 @@ pub(in crate::webhooks) enum SchedulerEffect<E> {
     /// Read these webhooks, then call [`loaded`](super::Scheduler::loaded) or
     /// [`not_loaded`](super::Scheduler::not_loaded).
     Load(Vec<WebhookId>),
-    /// Write and read deliveries of one webhook, then call [`claimed`](super::Scheduler::claimed) or
-    /// [`not_claimed`](super::Scheduler::not_claimed).
+    /// Write and read deliveries of one webhook, then call [`refilled`](super::Scheduler::refilled) or
+    /// [`not_refilled`](super::Scheduler::not_refilled).
     Refill(Refill),
     /// Let other nodes deliver to these webhooks, then call [`released`](super::Scheduler::released).
     Release(Vec<WebhookId>),
@@ -56,8 +56,8 @@ pub(in crate::webhooks) enum SchedulerEffect<E> {
 pub(in crate::webhooks) struct Refill {
     pub(in crate::webhooks) webhook: WebhookId,
     pub(in crate::webhooks) tenant: TenantId,
-    /// 0 if rows are to be written only.
-    pub(in crate::webhooks) limit: usize,
+    /// Most due deliveries to read; none if rows are only written.
+    pub(in crate::webhooks) most: Option<NonZeroUsize>,
     /// Deliveries already in memory.
     pub(in crate::webhooks) known: Vec<DeliveryId>,
     /// Every event up to here has a row of its delivery.

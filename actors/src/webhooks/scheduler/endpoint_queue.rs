@@ -64,7 +64,7 @@ pub(in crate::webhooks) struct EndpointQueue<E> {
     pub(super) circuit: Circuit,
     /// True if the queue is in the scheduler's round.
     pub(super) in_round: bool,
-    pub(super) claiming: bool,
+    pub(super) refilling: bool,
     /// True while other nodes are told that they may deliver. Until then nothing begins.
     pub(super) releasing: bool,
     /// The endpoint answered 410, which the table does not show yet.
@@ -110,7 +110,7 @@ impl<E> EndpointQueue<E> {
             before: None,
             circuit: Circuit::new(FIRST_PAUSE_MS),
             in_round: false,
-            claiming: false,
+            refilling: false,
             releasing: false,
             closing: false,
             used_at: now,
@@ -198,7 +198,7 @@ impl<E> EndpointQueue<E> {
 
     /// The number of deliveries to read from the table now.
     pub(super) fn wanted(&self, now: Millis) -> usize {
-        let ready = self.is_ready() && !self.claiming;
+        let ready = self.is_ready() && !self.refilling;
         if !ready || self.held_until.is_some_and(|until| now < until) {
             return 0;
         }
@@ -332,7 +332,7 @@ impl<E> EndpointQueue<E> {
         if let Some(Some(sequence)) = self.known.remove(&id) {
             self.unwritten.remove(&sequence);
         }
-        if self.claiming {
+        if self.refilling {
             self.recorded_meanwhile.insert(id);
         }
     }
@@ -348,7 +348,7 @@ impl<E> EndpointQueue<E> {
 
     /// True if nothing is in progress or waits to be recorded.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.known.is_empty() && !self.claiming
+        self.known.is_empty() && !self.refilling
     }
 
     pub(in crate::webhooks) fn waiting(&self) -> usize {
@@ -367,7 +367,7 @@ impl<E> EndpointQueue<E> {
     pub(super) fn is_idle(&self, idle_ms: i64, now: Millis) -> bool {
         self.known.is_empty()
             && (self.stored.is_none() || !self.is_unread())
-            && !self.claiming
+            && !self.refilling
             && !self.in_round
             && !self.releasing
             && self.circuit.probe_at().is_none_or(|at| now >= at)

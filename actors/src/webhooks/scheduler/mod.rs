@@ -65,8 +65,8 @@ pub(super) struct Scheduler<E> {
     /// Queues idle for long, which other nodes may have.
     to_release: Vec<WebhookId>,
     /// Queues whose deliveries are to be read.
-    to_claim: VecDeque<WebhookId>,
-    claims: usize,
+    to_refill: VecDeque<WebhookId>,
+    refills: usize,
     /// Queues whose deliveries have waited for long without a row.
     to_write: BTreeSet<WebhookId>,
     /// The last one of these, after which the next one has its turn.
@@ -91,8 +91,8 @@ impl<E> Scheduler<E> {
             to_load: BTreeSet::new(),
             loading: BTreeSet::new(),
             to_release: Vec::new(),
-            to_claim: VecDeque::new(),
-            claims: 0,
+            to_refill: VecDeque::new(),
+            refills: 0,
             to_write: BTreeSet::new(),
             written: None,
             writing: false,
@@ -133,8 +133,8 @@ impl<E> Scheduler<E> {
         if begun == BURST {
             effects.push(SchedulerEffect::GoOn);
         }
-        while let Some(claim) = self.next_claim(now) {
-            effects.push(SchedulerEffect::Refill(claim));
+        while let Some(refill) = self.next_refill(now) {
+            effects.push(SchedulerEffect::Refill(refill));
         }
         effects.extend(self.next_write(now).map(SchedulerEffect::Refill));
         effects
@@ -386,8 +386,8 @@ impl<E> Scheduler<E> {
         let queue = self.queue(webhook, tenant, now);
         // A queue with enough in memory most likely has the due ones there.
         let wanted = queue.has_room() && queue.wanted(now) > 0;
-        if wanted && !self.to_claim.contains(&webhook) {
-            self.to_claim.push_back(webhook);
+        if wanted && !self.to_refill.contains(&webhook) {
+            self.to_refill.push_back(webhook);
         }
     }
 

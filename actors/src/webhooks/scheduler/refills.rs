@@ -1,27 +1,28 @@
 //! Refills of the queues from the table.
 
-use std::ops::Bound;
+use std::{num::NonZeroUsize, ops::Bound};
 
 use dikala_entities::{Millis, WebhookId};
 
 use super::{Refill, Refilled, Scheduler, WAITING_MAX};
 
 /// Concurrent reads of deliveries.
-const CLAIMS_MAX: usize = 4;
+const REFILLS_MAX: usize = 4;
 
 impl<E> Scheduler<E> {
-    pub(super) fn next_claim(&mut self, now: Millis) -> Option<Refill> {
-        if self.claims >= CLAIMS_MAX || self.stopping || self.waiting >= WAITING_MAX {
+    pub(super) fn next_refill(&mut self, now: Millis) -> Option<Refill> {
+        if self.refills >= REFILLS_MAX || self.stopping || self.waiting >= WAITING_MAX {
             return None;
         }
-        while let Some(webhook) = self.to_claim.pop_front() {
+        while let Some(webhook) = self.to_refill.pop_front() {
             let Some(queue) = self.queues.get_mut(&webhook) else {
                 continue;
             };
-            let limit = queue.wanted(now);
-            if let Some(refill) = queue.refill(webhook, limit).filter(|_| limit > 0) {
-                queue.claiming = true;
-                self.claims += 1;
+            if let Some(most) = NonZeroUsize::new(queue.wanted(now))
+                && let Some(refill) = queue.refill(webhook, Some(most))
+            {
+                queue.refilling = true;
+                self.refills += 1;
                 return Some(refill);
             }
         }
@@ -38,7 +39,7 @@ impl<E> Scheduler<E> {
             self.written = Some(webhook);
             if let Some(queue) = self.queues.get_mut(&webhook)
                 && queue.must_write(now)
-                && let Some(refill) = queue.refill(webhook, 0)
+                && let Some(refill) = queue.refill(webhook, None)
             {
                 queue.asked_for_rows(now);
                 self.writing = true;
@@ -54,8 +55,8 @@ impl<E> Scheduler<E> {
             .queues
             .get(&webhook)
             .is_some_and(|queue| queue.should_read(now));
-        if wants && !self.to_claim.contains(&webhook) {
-            self.to_claim.push_back(webhook);
+        if wants && !self.to_refill.contains(&webhook) {
+            self.to_refill.push_back(webhook);
         }
     }
 
@@ -68,9 +69,9 @@ impl<E> Scheduler<E> {
     }
 
     /// Handles deliveries that were written and read.
-    pub(in crate::webhooks) fn claimed(
+    pub(in crate::webhooks) fn refilled(
         &mut self,
-        claim: &Refill,
+        refill: &Refill,
         mut refilled: Refilled,
         now: Millis,
     ) {
@@ -79,31 +80,31 @@ impl<E> Scheduler<E> {
             .items
             .iter_mut()
             .for_each(|item| item.read_at = now);
-        self.claim_ended(claim);
-        let Some(queue) = self.queues.get_mut(&claim.webhook) else {
+        self.refill_ended(refill);
+        let Some(queue) = self.queues.get_mut(&refill.webhook) else {
             return;
         };
         self.waiting = self.waiting.saturating_add(refilled.items.len());
-        queue.refilled(refilled, claim.mark);
+        queue.refilled(refilled, refill.mark);
         if !queue.is_ready() || self.stopping {
             queue.forget();
         }
-        self.take_turn(claim.webhook);
-        self.want(claim.webhook, now);
+        self.take_turn(refill.webhook);
+        self.want(refill.webhook, now);
     }
 
     /// Handles a failed read of deliveries.
-    pub(in crate::webhooks) fn not_claimed(&mut self, claim: &Refill) {
-        self.claim_ended(claim);
-        if let Some(queue) = self.queues.get_mut(&claim.webhook) {
+    pub(in crate::webhooks) fn not_refilled(&mut self, refill: &Refill) {
+        self.refill_ended(refill);
+        if let Some(queue) = self.queues.get_mut(&refill.webhook) {
             queue.not_refilled();
         }
     }
 
-    fn claim_ended(&mut self, claim: &Refill) {
-        match claim.limit {
-            0 => self.writing = false,
-            _ => self.claims = self.claims.saturating_sub(1),
+    fn refill_ended(&mut self, refill: &Refill) {
+        match refill.most {
+            None => self.writing = false,
+            Some(_) => self.refills = self.refills.saturating_sub(1),
         }
     }
 }

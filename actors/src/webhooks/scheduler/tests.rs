@@ -1,6 +1,6 @@
 //! The scheduler's effects, completed in any order, without a table, endpoints or a clock.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroUsize};
 
 use dikala_entities::{CallId, DeliveryId, EventId, EventKind};
 use proptest::prelude::*;
@@ -155,7 +155,7 @@ fn a_queue_with_many_attempts_that_cannot_be_recorded_rests_alone() {
     deliver(&mut scheduler, (other, &mut others), tenant, 1);
     let effects = scheduler.effects(NOW);
     assert_eq!(attempts(&effects), [other]);
-    let reads = |effect: &SchedulerEffect<()>| matches!(effect, SchedulerEffect::Refill(claim) if claim.limit > 0);
+    let reads = |effect: &SchedulerEffect<()>| matches!(effect, SchedulerEffect::Refill(refill) if refill.most.is_some());
     assert!(!effects.iter().any(reads), "nor is it read for");
 }
 
@@ -327,10 +327,10 @@ impl Play {
                 let read: HashMap<WebhookId, CursorReading> = read.collect();
                 self.scheduler.loaded(&ids, &read, now, ready);
             }
-            SchedulerEffect::Refill(claim) if fails => self.scheduler.not_claimed(&claim),
-            SchedulerEffect::Refill(claim) => {
-                let refilled = self.refill(&claim);
-                self.scheduler.claimed(&claim, refilled, now);
+            SchedulerEffect::Refill(refill) if fails => self.scheduler.not_refilled(&refill),
+            SchedulerEffect::Refill(refill) => {
+                let refilled = self.refill(&refill);
+                self.scheduler.refilled(&refill, refilled, now);
             }
             SchedulerEffect::Attempt(_, item) if fails => {
                 self.under_way.remove(&item.dispatch.delivery);
@@ -354,15 +354,15 @@ impl Play {
     }
 
     /// Writes up to three rows, and reads.
-    fn refill(&mut self, claim: &Refill) -> Refilled {
-        let log = self.logs.entry(claim.webhook).or_default();
-        let from = usize::try_from(claim.from.sequence).unwrap_or(0);
+    fn refill(&mut self, refill: &Refill) -> Refilled {
+        let log = self.logs.entry(refill.webhook).or_default();
+        let from = usize::try_from(refill.from.sequence).unwrap_or(0);
         let page: Vec<Dispatch> = log.announced.iter().skip(from).take(3).cloned().collect();
         let end = log.end();
         let written = page
             .last()
             .and_then(|last| last.place)
-            .unwrap_or(claim.from);
+            .unwrap_or(refill.from);
         for dispatch in page {
             let row = Row {
                 due: Some(NOW),
@@ -373,17 +373,17 @@ impl Play {
             };
             self.rows.entry(row.dispatch.delivery).or_insert(row);
         }
-        self.store_cursor(claim.webhook, written);
+        self.store_cursor(refill.webhook, written);
         let is_free = |row: &&Row| {
-            row.dispatch.webhook == claim.webhook
+            row.dispatch.webhook == refill.webhook
                 && row.due.is_some_and(|at| at <= self.now)
-                && !claim.known.contains(&row.dispatch.delivery)
+                && !refill.known.contains(&row.dispatch.delivery)
         };
         let mut free: Vec<&Row> = self.rows.values().filter(is_free).collect();
         free.sort_by_key(|row| (row.due, row.dispatch.delivery));
         let items: Vec<QueuedDelivery> = free
             .into_iter()
-            .take(claim.limit)
+            .take(refill.most.map_or(0, NonZeroUsize::get))
             .map(|row| QueuedDelivery {
                 dispatch: row.dispatch.clone(),
                 read_at: self.now,
@@ -394,7 +394,7 @@ impl Play {
         Refilled {
             written,
             is_log_end,
-            is_complete: is_log_end && items.len() < claim.limit,
+            is_complete: is_log_end && refill.most.is_some_and(|most| items.len() < most.get()),
             items,
         }
     }

@@ -1,6 +1,9 @@
 //! The statements of a simulation's courier, on tables in memory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    num::NonZeroUsize,
+};
 
 use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
@@ -13,7 +16,7 @@ use crate::{
     },
 };
 
-/// Rows that one claim writes.
+/// Rows that one refill writes.
 const PAGE: usize = 8;
 
 /// A cursor as it was read: its owner, if there is a row, and true if that is another living node.
@@ -206,7 +209,7 @@ pub(super) fn due_rows(
         .filter(|(id, row)| is_due(**id, row))
         .collect();
     picked.sort_unstable_by_key(|(id, row)| (row.next_attempt_at, **id));
-    picked.truncate(refill.limit);
+    picked.truncate(refill.most.map_or(0, NonZeroUsize::get));
     let item = |(id, row): (&DeliveryId, &DeliveryRow)| QueuedDelivery {
         dispatch: Dispatch {
             delivery: *id,

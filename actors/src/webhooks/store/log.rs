@@ -36,22 +36,22 @@ pub struct UnwrittenDelivery {
 /// true if that is the end of the log. None if another node has the cursor.
 pub(super) async fn write_rows(
     store: &Store,
-    claim: &Refill,
+    refill: &Refill,
     from: LogPlace,
     node: &str,
 ) -> Result<Option<(LogPlace, bool)>, DbErr> {
-    if log_end(store.reader(), claim).await?.sequence <= from.sequence {
+    if log_end(store.reader(), refill).await?.sequence <= from.sequence {
         return Ok(Some((from, true)));
     }
     // Read by the transaction that writes: what a crash of the database takes back must not move the cursor.
     let txn = store.begin().await?;
-    let end = log_end(&txn, claim).await?;
+    let end = log_end(&txn, refill).await?;
     // If exactly one event is new, reading begins right before it.
     let start = match end.sequence - from.sequence {
         1 => end.before().position.max(from.position),
         _ => from.position,
     };
-    let page = read_page(&txn, claim, start).await?;
+    let page = read_page(&txn, refill, start).await?;
     let read = LogPlace {
         sequence: page
             .unwritten
@@ -60,7 +60,7 @@ pub(super) async fn write_rows(
         position: page.end,
     };
     let written = if page.is_last { read.max(end) } else { read };
-    if !move_cursor(&txn, claim.webhook, written, node).await? {
+    if !move_cursor(&txn, refill.webhook, written, node).await? {
         return Ok(None);
     }
     insert_rows(&txn, &page.unwritten, ExistingRows::Left).await?;
@@ -78,7 +78,7 @@ struct LogPage {
 }
 
 /// Reads the page after a position.
-async fn read_page(txn: &Transaction, claim: &Refill, start: i64) -> Result<LogPage, DbErr> {
+async fn read_page(txn: &Transaction, refill: &Refill, start: i64) -> Result<LogPage, DbErr> {
     #[derive(FromQueryResult)]
     struct Logged {
         id: EventId,
@@ -98,7 +98,7 @@ async fn read_page(txn: &Transaction, claim: &Refill, start: i64) -> Result<LogP
             event::Column::Position,
             event::Column::Subscribers,
         ])
-        .filter(event::Column::TenantId.eq(claim.tenant))
+        .filter(event::Column::TenantId.eq(refill.tenant))
         .filter(event::Column::Position.gt(start))
         .order_by_asc(event::Column::Position)
         .limit(LOG_PAGE)
@@ -108,11 +108,11 @@ async fn read_page(txn: &Transaction, claim: &Refill, start: i64) -> Result<LogP
     let mut unwritten = Vec::new();
     for event in &page {
         let sequences = read_subscribers(event.subscribers.as_deref().unwrap_or_default())?;
-        let sequence = sequences.get(&claim.webhook).copied();
+        let sequence = sequences.get(&refill.webhook).copied();
         if let (Some(sequence), Some(announced_at)) = (sequence, event.announced_at) {
             unwritten.push(UnwrittenDelivery {
-                tenant: claim.tenant,
-                webhook: claim.webhook,
+                tenant: refill.tenant,
+                webhook: refill.webhook,
                 event: event.id,
                 call: event.call_id,
                 kind: event.kind,
@@ -129,14 +129,14 @@ async fn read_page(txn: &Transaction, claim: &Refill, start: i64) -> Result<LogP
 }
 
 /// The newest event of the webhook.
-async fn log_end(db: &impl ConnectionTrait, claim: &Refill) -> Result<LogPlace, DbErr> {
+async fn log_end(db: &impl ConnectionTrait, refill: &Refill) -> Result<LogPlace, DbErr> {
     let sql = "SELECT sequences FROM event_positions WHERE tenant_id = $1";
-    let end = statement(db.get_database_backend(), sql, vec![claim.tenant.into()]);
+    let end = statement(db.get_database_backend(), sql, vec![refill.tenant.into()]);
     let Some(row) = db.query_one_raw(end).await? else {
         return Ok(LogPlace::default());
     };
     let sequences: String = row.try_get("", "sequences")?;
-    let end = read_sequences(&sequences)?.get(&claim.webhook).copied();
+    let end = read_sequences(&sequences)?.get(&refill.webhook).copied();
     Ok(end.unwrap_or_default())
 }
 

@@ -1,6 +1,6 @@
-//! Due deliveries and their claims, in SQL. A claim first writes the rows of deliveries that so far are only in the log of events. The same text runs on SQLite and PostgreSQL.
+//! Due deliveries and refills, in SQL. A refill first writes the rows of deliveries that so far are only in the log of events. The same text runs on SQLite and PostgreSQL.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{collections::HashMap, num::NonZeroUsize, sync::Arc, time::Instant};
 
 use dikala_entities::{
     CallId, DeliveryId, EventId, EventKind, Millis, Store, TenantId, TraceParent, WebhookId, call,
@@ -20,7 +20,7 @@ use crate::{
     webhooks::scheduler::{DueWebhook, QueuedDelivery, Refill, Refilled},
 };
 
-/// Pages of the log that one claim writes rows for.
+/// Pages of the log that one refill writes rows for.
 const LOG_PAGES_MAX: usize = 4;
 /// Maximum number of a deleted webhook's deliveries closed by one statement.
 pub(in crate::webhooks) const CLOSE_BATCH: i64 = 500;
@@ -79,9 +79,9 @@ pub(in crate::webhooks) async fn webhooks(
         .await
 }
 
-/// The result of a claim.
+/// The result of a refill.
 #[derive(Debug)]
-pub(in crate::webhooks) struct Claimed {
+pub(in crate::webhooks) struct StoredRefill {
     /// The queue's part: due deliveries, oldest first.
     pub(in crate::webhooks) refilled: Refilled,
     /// Due deliveries whose event is gone.
@@ -90,15 +90,15 @@ pub(in crate::webhooks) struct Claimed {
 
 /// Writes rows for the events of a webhook that have none, and reads its due deliveries, except those in memory. None if
 /// another node has the cursor by now.
-pub(in crate::webhooks) async fn claim(
+pub(in crate::webhooks) async fn refill(
     store: &Store,
-    claim: &Refill,
+    refill: &Refill,
     node: &str,
     now: Millis,
-) -> Result<Option<Claimed>, DbErr> {
-    let mut written = (claim.from, false);
+) -> Result<Option<StoredRefill>, DbErr> {
+    let mut written = (refill.from, false);
     for _ in 0..LOG_PAGES_MAX {
-        let Some(next) = write_rows(store, claim, written.0, node).await? else {
+        let Some(next) = write_rows(store, refill, written.0, node).await? else {
             return Ok(None);
         };
         written = next;
@@ -106,7 +106,7 @@ pub(in crate::webhooks) async fn claim(
             break;
         }
     }
-    let mut claimed = Claimed {
+    let mut given = StoredRefill {
         refilled: Refilled {
             items: Vec::new(),
             written: written.0,
@@ -115,26 +115,27 @@ pub(in crate::webhooks) async fn claim(
         },
         lost: Vec::new(),
     };
-    if claim.limit == 0 {
-        return Ok(Some(claimed));
-    }
+    let Some(most) = refill.most else {
+        return Ok(Some(given));
+    };
     let read_at = Instant::now();
-    let claiming = claim_statement(store.backend(), claim, node, now)?;
-    let rows = store.reader().query_all_raw(claiming).await?;
+    let due = due_rows_statement(store.backend(), refill, most, node, now)?;
+    let rows = store.reader().query_all_raw(due).await?;
     let taken: Vec<Taken> = rows.iter().map(taken_row).collect::<Result<_, _>>()?;
-    claimed.refilled.is_complete = written.1 && taken.len() < claim.limit;
+    given.refilled.is_complete = written.1 && taken.len() < most.get();
     if !taken.is_empty() {
         store.confirm(read_at).await?;
-        (claimed.refilled.items, claimed.lost) = with_bodies(store, taken, now).await?;
+        (given.refilled.items, given.lost) = with_bodies(store, taken, now).await?;
     }
-    Ok(Some(claimed))
+    Ok(Some(given))
 }
 
 /// First attempts are due even if the clock of the node that announced their event is ahead. Otherwise later events of the
 /// same call would overtake them.
-pub(in crate::webhooks) fn claim_statement(
+pub(in crate::webhooks) fn due_rows_statement(
     backend: DbBackend,
-    claim: &Refill,
+    refill: &Refill,
+    most: NonZeroUsize,
     node: &str,
     now: Millis,
 ) -> Result<Statement, DbErr> {
@@ -149,13 +150,13 @@ pub(in crate::webhooks) fn claim_statement(
             AND EXISTS (SELECT 1 FROM webhook_cursors c WHERE c.webhook_id = $1 AND c.node = $4) \
          ORDER BY d.next_attempt_at, d.id LIMIT $5"
     );
-    let known = serde_json::to_string(&claim.known).map_err(|e| DbErr::Json(e.to_string()))?;
+    let known = serde_json::to_string(&refill.known).map_err(|e| DbErr::Json(e.to_string()))?;
     let values = vec![
-        claim.webhook.to_string().into(),
+        refill.webhook.to_string().into(),
         now.as_i64().into(),
         known.into(),
         node.into(),
-        i64::try_from(claim.limit).unwrap_or(i64::MAX).into(),
+        i64::try_from(most.get()).unwrap_or(i64::MAX).into(),
         now.plus_ms(AHEAD_MS_MAX).as_i64().into(),
     ];
     Ok(statement(backend, &sql, values))

@@ -1,18 +1,20 @@
 //! A backlog slows nothing down: statements read only what they return, however much is pending. The tests count the
 //! rows that PostgreSQL reads and ignore the plan's name.
 
+use std::num::NonZeroUsize;
+
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde_json::{Map, Value};
 
 use super::*;
 use crate::webhooks::{
     scheduler::{Refill, effects::RefillMark},
-    store::pending::{claim_statement, due_statement},
+    store::pending::{due_rows_statement, due_statement},
 };
 
-/// So many that reading them once for each claimed delivery takes seconds.
+/// So many that reading them once for each delivery of a refill takes seconds.
 const BACKLOG: usize = 30_000;
-const CLAIMED: usize = 64;
+const DUE: usize = 64;
 /// Other webhooks with deliveries, so that the statistics distinguish webhooks.
 const WEBHOOKS: usize = 20;
 /// Maximum rows of deliveries that a statement may read. Independent of [`BACKLOG`].
@@ -47,12 +49,12 @@ impl Backlog {
         let at = at.as_i64();
         let backlog = format!("'{webhook}', {attempts}, {at} + n");
         let fresh = now.plus_ms(-500).as_i64();
-        let claimed = format!("'{webhook}', 0, {fresh} + n");
+        let due = format!("'{webhook}', 0, {fresh} + n");
         let others = format!("'wh_' || lpad((n % {WEBHOOKS})::text, 26, '0'), 0, {at} + n");
         let few = WEBHOOKS * 10;
         for (first, rows, values) in [
             (0, BACKLOG, backlog),
-            (BACKLOG, CLAIMED, claimed),
+            (BACKLOG, DUE, due),
             (BACKLOG * 2, few, others),
         ] {
             let fill = fill(first, rows, &values, now);
@@ -83,16 +85,17 @@ impl Backlog {
         })
     }
 
-    fn claim(&self) -> Statement {
-        let claim = Refill {
+    fn refill(&self) -> Statement {
+        let most = NonZeroUsize::new(DUE).expect("a number");
+        let refill = Refill {
             webhook: self.webhook,
             tenant: TenantId::new(self.now),
-            limit: CLAIMED,
+            most: Some(most),
             known: Vec::new(),
             from: LogPlace::default(),
             mark: RefillMark::default(),
         };
-        claim_statement(DbBackend::Postgres, &claim, "a", self.now).expect("a statement")
+        due_rows_statement(DbBackend::Postgres, &refill, most, "a", self.now).expect("a statement")
     }
 
     /// The number of delivery rows that a statement reads, with a custom plan and with a generic one.
@@ -173,20 +176,20 @@ fn number(node: &Map<String, Value>, name: &str) -> i64 {
 }
 
 #[actix::test]
-async fn claiming_reads_what_it_claims_however_many_retries_wait_for_later() {
+async fn a_refill_reads_what_it_gives_however_many_retries_wait_for_later() {
     let Some(world) = Backlog::of(Pending::Later).await else {
         return;
     };
-    let reads = world.reads(&world.claim()).await;
+    let reads = world.reads(&world.refill()).await;
     assert!(reads.iter().all(|read| *read < READ_MAX), "{reads:?} rows");
 }
 
 #[actix::test]
-async fn claiming_reads_what_it_claims_however_much_is_due() {
+async fn a_refill_reads_what_it_gives_however_much_is_due() {
     let Some(world) = Backlog::of(Pending::Due).await else {
         return;
     };
-    let reads = world.reads(&world.claim()).await;
+    let reads = world.reads(&world.refill()).await;
     assert!(reads.iter().all(|read| *read < READ_MAX), "{reads:?} rows");
 }
 

@@ -67,7 +67,7 @@ async fn rows_are_written_from_the_log_by_the_node_with_the_cursor() {
             .filter_map(|it| Some(it.place?.sequence))
             .collect();
         assert_eq!(places, [1, 2, 3, 4, 5, 6]);
-        assert_eq!(world.claims("a", hook).await, [], "it has no cursor");
+        assert_eq!(world.refills("a", hook).await, [], "it has no cursor");
         let taken = cursors::take(&world.store, ("a", "a"), &[hook])
             .await
             .expect("asks");
@@ -76,8 +76,8 @@ async fn rows_are_written_from_the_log_by_the_node_with_the_cursor() {
             position: 6,
         };
         assert_eq!(taken[&hook].end, last);
-        assert_eq!(world.claims("a", hook).await, ids);
-        assert_eq!(world.claims("a", hook).await, ids, "rows are written once");
+        assert_eq!(world.refills("a", hook).await, ids);
+        assert_eq!(world.refills("a", hook).await, ids, "rows are written once");
         let taken = cursors::take(&world.store, ("a", "a"), &[hook])
             .await
             .expect("asks");
@@ -85,7 +85,7 @@ async fn rows_are_written_from_the_log_by_the_node_with_the_cursor() {
             (taken[&hook].stored, taken[&hook].has_pending),
             (last, true)
         );
-        assert_eq!(world.claims("b", hook).await, []);
+        assert_eq!(world.refills("b", hook).await, []);
     }
 }
 
@@ -154,7 +154,7 @@ async fn webhooks_that_are_disabled_or_paused_are_not_due() {
                     .len(),
                 1
             );
-            assert_eq!(world.claims("a", *hook).await.len(), 2);
+            assert_eq!(world.refills("a", *hook).await.len(), 2);
         }
         let db = world.store.writer();
         for (set, hook) in [("is_active = false", hooks[0]), ("paused_at = 1", hooks[1])] {

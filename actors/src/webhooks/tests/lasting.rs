@@ -108,7 +108,7 @@ async fn a_drain_waits_for_what_is_under_way_and_gives_the_rest_back() {
         assert_eq!(world.delivery(*id).await.status, DeliveryStatus::Succeeded);
     }
     let webhook = world.delivery(ids[0]).await.webhook_id;
-    assert_eq!(world.claims(NO_NODE, webhook).await, ids[2..]);
+    assert_eq!(world.refills(NO_NODE, webhook).await, ids[2..]);
     for id in &ids[2..] {
         let row = world.delivery(*id).await;
         assert_eq!((row.status, row.attempts), (DeliveryStatus::Pending, 0));

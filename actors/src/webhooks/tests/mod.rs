@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    num::NonZeroUsize,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -195,18 +196,18 @@ impl World {
         (0..count).map(|_| CallId::new(self.clock.now())).collect()
     }
 
-    /// The due deliveries that `node` claims, if it has the cursor.
-    async fn claims(&self, node: &str, webhook: WebhookId) -> Vec<DeliveryId> {
+    /// The due deliveries that `node` reads, if it has the cursor.
+    async fn refills(&self, node: &str, webhook: WebhookId) -> Vec<DeliveryId> {
         let all = Refill {
             webhook,
             tenant: self.tenant,
-            limit: 64,
+            most: NonZeroUsize::new(64),
             known: Vec::new(),
             from: LogPlace::default(),
             mark: RefillMark::default(),
         };
-        let claimed = pending::claim(&self.store, &all, node, self.clock.now()).await;
-        let items = claimed.expect("asks").map(|claimed| claimed.refilled.items);
+        let refill = pending::refill(&self.store, &all, node, self.clock.now()).await;
+        let items = refill.expect("asks").map(|refill| refill.refilled.items);
         let items = items.unwrap_or_default().into_iter();
         items.map(|item| item.dispatch.delivery).collect()
     }

@@ -105,14 +105,14 @@ async fn a_node_that_was_followed_records_nothing_and_takes_nothing() {
     assert!(world.takes("a", hook.id).await);
     world.ends("a").await;
     assert!(world.takes("b", hook.id).await);
-    assert_eq!(world.claims("a", hook.id).await, []);
+    assert_eq!(world.refills("a", hook.id).await, []);
     let late = AttemptVerdict::Retry {
         at: ids[0].time().plus_ms(5_000),
     };
     // Node B has written the delivery's row, or only has the cursor.
-    for is_claimed in [false, true] {
-        if is_claimed {
-            assert_eq!(world.claims("b", hook.id).await, ids);
+    for is_read in [false, true] {
+        if is_read {
+            assert_eq!(world.refills("b", hook.id).await, ids);
         }
         let before = world.written(ids[0], hook.id).await;
         for verdict in [
@@ -208,7 +208,7 @@ async fn what_is_refused_is_forgotten() {
     receiver.wait_for_total(1).await;
     world.ends(&id).await;
     assert!(world.takes("b", hook.id).await);
-    assert_eq!(world.claims("b", hook.id).await, [delivery]);
+    assert_eq!(world.refills("b", hook.id).await, [delivery]);
     let before = world.written(delivery, hook.id).await;
     answered.add_permits(1);
     let is_forgotten = || {

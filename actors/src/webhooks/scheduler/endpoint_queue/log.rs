@@ -1,6 +1,6 @@
 //! The queue's place in the log of events, and what it leaves to the table.
 
-use std::collections::hash_map;
+use std::{collections::hash_map, num::NonZeroUsize};
 
 use dikala_entities::{Millis, WebhookId};
 
@@ -103,7 +103,7 @@ impl<E> EndpointQueue<E> {
             _ => false,
         };
         let room = room && self.room() > self.offered_meanwhile.len();
-        if self.claiming && may_come && room && !in_order {
+        if self.refilling && may_come && room && !in_order {
             self.offered_meanwhile.push_back(item);
             return true;
         }
@@ -137,28 +137,28 @@ impl<E> EndpointQueue<E> {
         let rests = self
             .rows_asked_at
             .is_some_and(|at| now.since(at) < ROWS_EVERY_MS);
-        self.stored.is_some() && !self.claiming && !rests && (waits || self.is_unread())
+        self.stored.is_some() && !self.refilling && !rests && (waits || self.is_unread())
     }
 
     /// The rows to write and read for this queue. None if this node does not have its cursor.
     pub(in crate::webhooks::scheduler) fn refill(
         &self,
         webhook: WebhookId,
-        limit: usize,
+        most: Option<NonZeroUsize>,
     ) -> Option<Refill> {
         Some(Refill {
             webhook,
             tenant: self.tenant,
-            limit,
+            most,
             known: self.known().collect(),
             from: self.cursor()?,
-            mark: self.mark(limit > 0),
+            mark: self.mark(most.is_some()),
         })
     }
 
     /// Notes that rows are written without reading any.
     pub(in crate::webhooks::scheduler) fn asked_for_rows(&mut self, now: Millis) {
-        self.claiming = true;
+        self.refilling = true;
         self.rows_asked_at = Some(now);
     }
 
@@ -184,7 +184,7 @@ impl<E> EndpointQueue<E> {
             // Forgotten deliveries were not read, and come before those that were.
             refilled.items.clear();
         }
-        self.claiming = false;
+        self.refilling = false;
         let recorded = std::mem::take(&mut self.recorded_meanwhile);
         for item in refilled.items {
             if recorded.contains(&item.dispatch.delivery) {
@@ -212,7 +212,7 @@ impl<E> EndpointQueue<E> {
 
     /// Handles a failed read of the table.
     pub(in crate::webhooks::scheduler) fn not_refilled(&mut self) {
-        self.claiming = false;
+        self.refilling = false;
         self.recorded_meanwhile.clear();
         self.offer_again();
     }

@@ -173,7 +173,7 @@ fn the_cursor_stays_before_what_was_forgotten() {
 fn what_comes_while_the_table_is_read_follows_it() {
     let mut queue = queue(0);
     assert!(!queue.offer(item(2), true, NOW));
-    queue.claiming = true;
+    queue.refilling = true;
     for sequence in 3..=5 {
         assert!(queue.offer(item(sequence), true, NOW));
     }
@@ -184,7 +184,7 @@ fn what_comes_while_the_table_is_read_follows_it() {
     // If the read fails, they are left to the table.
     let mut queue = self::queue(0);
     assert!(!queue.offer(item(2), true, NOW));
-    queue.claiming = true;
+    queue.refilling = true;
     assert!(queue.offer(item(3), true, NOW));
     queue.not_refilled();
     assert_eq!((queue.waiting(), queue.is_behind()), (0, true));
