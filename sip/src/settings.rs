@@ -66,7 +66,7 @@ pub struct Trunk {
     pub credentials: Option<Credentials>,
     /// The registrar at which this edge registers itself.
     pub register: Option<RegisterSettings>,
-    /// Replaces the leading zero of national numbers: `+62` turns `0812…` into `+62812…`.
+    /// Put before national numbers, without their leading zero: `+62` turns `0812…` and `812…` into `+62812…`.
     pub prefix: Option<String>,
 }
 
@@ -89,6 +89,7 @@ pub struct RegisterSettings {
     /// `sip:host[:port][;transport=…]`
     pub registrar: String,
     pub credentials: Credentials,
+    /// Asked for in REGISTER; the time that the registrar grants counts. The program checks the range.
     pub expires_seconds: u32,
 }
 

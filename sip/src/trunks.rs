@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::settings::Trunk;
 
-/// The trunk that admits this address without digest; of several, the one with the longest prefix.
+/// The trunk that admits this address without digest; of several, the one with the narrowest range.
 pub fn by_address(trunks: &[Trunk], ip: IpAddr) -> Option<&Trunk> {
     let ip = ip.to_canonical();
     let exactness = |trunk: &Trunk| {

@@ -111,7 +111,7 @@ fn certificate(files: &TlsFiles) -> Result<String, String> {
     }
 }
 
-/// Checks that the registrar of a trunk accepts the registration.
+/// Checks that the registrar of a trunk accepts username and password. Registers nothing.
 async fn registrar(trunk: &Trunk, trust: &Trust) -> Option<Result<String, String>> {
     let register = trunk.register.as_ref()?;
     let (name, place) = (&trunk.name, &register.registrar);

@@ -1,5 +1,5 @@
 //! Bridges at other nodes. The table `bridges` names the node of each bridge's newest socket and its last sign of life. A
-//! command for a bridge elsewhere is a row until that node has written it to the socket.
+//! command for a bridge elsewhere is a row until the bridge has confirmed it.
 //!
 //! The registry's tick does this; nothing waits for it.
 

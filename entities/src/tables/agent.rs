@@ -57,7 +57,8 @@ impl Model {
     }
 }
 
-/// The fields that the API shows of an agent and of its versions, and that bridges receive.
+/// Fields that lists, versions and bridges show unchanged. The escalation number and the tools are apart, because bridges
+/// get them filtered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -15,7 +15,7 @@ use crate::{
 /// The first and the longest pause after a failure.
 const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
-/// A day: the longest registration, whatever the registrar grants.
+/// A day: the longest registration, whatever the registrar grants. The configuration allows no longer one to be asked for.
 const EXPIRES_MAX: u32 = 86_400;
 /// Interval of keep-alives (two line ends), which keep NAT bindings and connections open.
 const PING: Duration = Duration::from_secs(25);

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{
-    setup::{Persona, SessionStart},
+    setup::{SessionSettings, SessionStart},
     socket::{broken, closed, connect},
     wire::server,
 };
@@ -48,7 +48,7 @@ async fn set_up(settings: &settings::GeminiSettings, trust: &Trust) -> Result<()
         tools: vec!["end_call".to_owned()],
         ..CallAgent::default()
     };
-    let setup = Persona::new(agent, &settings.model).setup(SessionStart::Fresh(""));
+    let setup = SessionSettings::new(agent, &settings.model).setup(SessionStart::Fresh(""));
     let setup = serde_json::to_string(&setup).map_err(|error| error.to_string())?;
     let mut socket = connect(settings, trust, None)
         .await

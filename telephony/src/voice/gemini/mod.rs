@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 pub use self::check::check;
-use self::{machine::SessionMachine, setup::Persona};
+use self::{machine::SessionMachine, setup::SessionSettings};
 use super::{Provider, VoiceSession, VoiceSetup};
 use crate::{settings, trust::Trust};
 
@@ -56,9 +56,9 @@ impl Provider for GeminiProvider {
     fn open(&self, setup: VoiceSetup) -> VoiceSession {
         let (spoken, from_call) = mpsc::channel(SPOKEN_MOST);
         let (to_call, heard) = mpsc::channel(HEARD_MOST);
-        let mut persona = Persona::new(setup.agent, &self.settings.model);
-        persona.interruptible = self.interruptible;
-        let machine = SessionMachine::new(persona);
+        let mut session_settings = SessionSettings::new(setup.agent, &self.settings.model);
+        session_settings.interruptible = self.interruptible;
+        let machine = SessionMachine::new(session_settings);
         tokio::spawn(shell::run(
             machine,
             self.settings.clone(),

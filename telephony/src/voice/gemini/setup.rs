@@ -22,7 +22,7 @@ const VOICE: &str = "Puck";
 
 /// The contents of a setup.
 #[derive(Debug)]
-pub(super) struct Persona {
+pub(super) struct SessionSettings {
     pub agent: CallAgent,
     pub model: String,
     pub profile: &'static Profile,
@@ -40,7 +40,7 @@ pub(super) enum SessionStart<'a> {
     Fresh(&'a str),
 }
 
-impl Persona {
+impl SessionSettings {
     pub(super) fn new(agent: CallAgent, model: &str) -> Self {
         Self {
             agent,
@@ -153,10 +153,10 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::{CallAgent, Persona, SessionStart};
+    use super::{CallAgent, SessionSettings, SessionStart};
     use crate::voice::gemini::wire::client::ClientMessage;
 
-    fn persona(model: &str, changes: &Value) -> Persona {
+    fn session_settings(model: &str, changes: &Value) -> SessionSettings {
         let mut agent = json!({"id": "agent_1", "name": "Ayu", "systemPrompt": "You answer for Kopi Senja.", "voiceId": "Kore",
             "greetingText": "Halo!", "language": "id", "maxCallDurationMinutes": 10, "escalationNumber": null,
             "tools": ["end_call"], "functions": [{"name": "check_order", "description": "Looks an order up.",
@@ -165,11 +165,11 @@ mod tests {
             agent[name] = value.clone();
         }
         let agent: CallAgent = serde_json::from_value(agent).unwrap();
-        Persona::new(agent, model)
+        SessionSettings::new(agent, model)
     }
 
-    fn setup(persona: &Persona, beginning: SessionStart<'_>) -> Value {
-        match persona.setup(beginning) {
+    fn setup(session_settings: &SessionSettings, beginning: SessionStart<'_>) -> Value {
+        match session_settings.setup(beginning) {
             ClientMessage::Setup(setup) => setup,
             other => panic!("{other:?}"),
         }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn an_agent_becomes_a_setup() {
         let made = setup(
-            &persona("gemini-3.8-live", &json!({})),
+            &session_settings("gemini-3.8-live", &json!({})),
             SessionStart::Fresh(""),
         );
         assert_eq!(made["model"], "models/gemini-3.8-live");
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn only_what_is_enabled_is_declared() {
-        let both = persona(
+        let both = session_settings(
             "gemini-3.8-live",
             &json!({"tools": ["transfer_to_human", "unheard_of"], "functions": [], "escalationNumber": "+622150009999"}),
         );
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(tools.len(), 1);
         assert_eq!(tools[0]["name"], "transfer_to_human");
         // Without an escalation number there is no one to transfer to.
-        let none = persona(
+        let none = session_settings(
             "gemini-3.8-live",
             &json!({"tools": ["transfer_to_human"], "functions": []}),
         );
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn synchronous_models_are_not_told_of_behaviour() {
         let made = setup(
-            &persona("gemini-3.1-flash-live-preview", &json!({})),
+            &session_settings("gemini-3.1-flash-live-preview", &json!({})),
             SessionStart::Fresh("Caller: hello\n"),
         );
         let tools = made["tools"][0]["functionDeclarations"].as_array().unwrap();
@@ -245,20 +245,20 @@ mod tests {
 
     #[test]
     fn an_agent_may_be_left_to_finish() {
-        let mut persona = persona("gemini-3.8-live", &json!({}));
-        let handling = |persona: &Persona| {
-            let made = setup(persona, SessionStart::Fresh(""));
+        let mut session_settings = session_settings("gemini-3.8-live", &json!({}));
+        let handling = |session_settings: &SessionSettings| {
+            let made = setup(session_settings, SessionStart::Fresh(""));
             made["realtimeInputConfig"]["activityHandling"].clone()
         };
-        assert_eq!(handling(&persona), "START_OF_ACTIVITY_INTERRUPTS");
-        persona.interruptible = false;
-        assert_eq!(handling(&persona), "NO_INTERRUPTION");
+        assert_eq!(handling(&session_settings), "START_OF_ACTIVITY_INTERRUPTS");
+        session_settings.interruptible = false;
+        assert_eq!(handling(&session_settings), "NO_INTERRUPTION");
     }
 
     #[test]
     fn a_handle_resumes() {
         let made = setup(
-            &persona("gemini-3.8-live", &json!({})),
+            &session_settings("gemini-3.8-live", &json!({})),
             SessionStart::Resumed("h1"),
         );
         assert_eq!(made["sessionResumption"], json!({"handle": "h1"}));
@@ -273,13 +273,13 @@ mod tests {
     #[case("jv", None)]
     #[case("", None)]
     fn languages_get_their_region(#[case] language: &str, #[case] expected: Option<&str>) {
-        let persona = persona("gemini-3.8-live", &json!({"language": language}));
-        assert_eq!(persona.language_code(), expected);
+        let session_settings = session_settings("gemini-3.8-live", &json!({"language": language}));
+        assert_eq!(session_settings.language_code(), expected);
     }
 
     #[test]
     fn an_agent_without_voice_and_greeting_can_speak() {
-        let bare = persona(
+        let bare = session_settings(
             "gemini-3.8-live",
             &json!({"voiceId": null, "greetingText": null}),
         );

@@ -219,7 +219,7 @@ impl SessionMachine {
             Some(handle) => SessionStart::Resumed(&handle.text),
             None => SessionStart::Fresh(&before),
         };
-        let message = self.persona.setup(beginning);
+        let message = self.session_settings.setup(beginning);
         let resumed = handle.is_some();
         if !resumed {
             self.sessions += 1;
@@ -432,8 +432,10 @@ impl SessionMachine {
             return self.failed(why);
         }
         // Each voice supports only some languages, and the list changes. The prompt names the language, too.
-        if why.words.to_lowercase().contains("language") && self.persona.language_code().is_some() {
-            self.persona.without_language = true;
+        if why.words.to_lowercase().contains("language")
+            && self.session_settings.language_code().is_some()
+        {
+            self.session_settings.without_language = true;
             return self.failed(why);
         }
         self.failures.refusals += 1;

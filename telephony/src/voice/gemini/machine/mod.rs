@@ -22,7 +22,7 @@ use self::{
 };
 use super::{
     profile::FunctionMode,
-    setup::Persona,
+    setup::SessionSettings,
     wire::{client, server},
 };
 use crate::voice::{VoiceEvent, VoiceInput};
@@ -92,7 +92,7 @@ struct Summary {
 
 #[derive(Debug)]
 pub(super) struct SessionMachine {
-    persona: Persona,
+    session_settings: SessionSettings,
     now: Duration,
     effects: Vec<SessionEffect>,
     link: ConnectionState,
@@ -132,9 +132,9 @@ struct Handle {
 }
 
 impl SessionMachine {
-    pub(super) fn new(persona: Persona) -> Self {
+    pub(super) fn new(session_settings: SessionSettings) -> Self {
         Self {
-            persona,
+            session_settings,
             now: Duration::ZERO,
             effects: Vec::new(),
             link: ConnectionState::first(),
@@ -182,7 +182,7 @@ impl SessionMachine {
     pub(super) fn due(&self) -> Option<Duration> {
         let gate = self
             .live()
-            .filter(|_| self.persona.profile.functions == FunctionMode::Blocking)
+            .filter(|_| self.session_settings.profile.functions == FunctionMode::Blocking)
             .and_then(|connection| self.tools.gated_until(connection, self.now));
         // Without a connection the doubt cannot be sent.
         let doubt = self.doubt.as_ref().filter(|_| self.live().is_some());

@@ -54,7 +54,7 @@ impl SessionMachine {
             return;
         }
         while let Some(words) = self.words.pop_front() {
-            let message = match self.persona.profile.words {
+            let message = match self.session_settings.profile.words {
                 Words::Realtime => ClientMessage::text(words),
                 Words::Turn => ClientMessage::turns(vec![turn("user", &words)]),
             };
@@ -67,7 +67,7 @@ impl SessionMachine {
     }
 
     fn gated(&self, connection: u32) -> bool {
-        self.persona.profile.functions == FunctionMode::Blocking
+        self.session_settings.profile.functions == FunctionMode::Blocking
             && self.tools.gated_until(connection, self.now).is_some()
     }
 
@@ -93,7 +93,7 @@ impl SessionMachine {
                 id
             }
         };
-        let scheduling = match self.persona.profile.functions {
+        let scheduling = match self.session_settings.profile.functions {
             FunctionMode::Blocking => None,
             FunctionMode::NonBlocking if answer.name == "end_call" => Some("SILENT"),
             FunctionMode::NonBlocking => Some("WHEN_IDLE"),
@@ -131,10 +131,10 @@ impl SessionMachine {
     /// Sends the first text of a connection.
     pub(super) fn begin(&mut self, connection: u32, fresh: bool) {
         if !self.spoke {
-            let greeting = words::greeting(&self.persona.agent);
+            let greeting = words::greeting(&self.session_settings.agent);
             self.words.push_front(greeting);
         } else if fresh {
-            match self.persona.profile.history {
+            match self.session_settings.profile.history {
                 History::Turns => {
                     let mut turns = self.transcript.turns();
                     turns.push(turn("user", words::GO_ON));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{CloseReason, SessionEffect, SessionInput, SessionMachine};
 use crate::voice::{
     ToolOutcome, VoiceEvent, VoiceInput,
-    gemini::{setup::Persona, wire::client::ClientMessage},
+    gemini::{setup::SessionSettings, wire::client::ClientMessage},
 };
 
 const STABLE: &str = "gemini-3.8-live";
@@ -30,7 +30,7 @@ impl Story {
             "functions": [{"name": "f", "description": "F.", "parameters": {"type": "object"}}]}))
         .unwrap();
         let mut story = Self {
-            machine: SessionMachine::new(Persona::new(agent, model)),
+            machine: SessionMachine::new(SessionSettings::new(agent, model)),
             now: Duration::ZERO,
             done: Vec::new(),
         };
