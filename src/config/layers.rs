@@ -31,7 +31,7 @@ const NO_KEYS: &[&str] = &[
 /// Beginnings of variables that tests read, and pass on to the services that they start.
 const TESTS: &[&str] = &[
     "DIKALA_ENDURANCE_",
-    "DIKALA_FAULTS_",
+    "DIKALA_FAULTS",
     "DIKALA_REQUIRE_",
     "DIKALA_SIMULATION_",
 ];

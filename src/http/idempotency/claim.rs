@@ -10,11 +10,10 @@ use dikala_actors::commit::StoredResponse;
 use dikala_entities::{
     IdempotencyScope, Millis, Secret, SecretPlace, Store, Vault, idempotency, store::is_transient,
 };
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Statement, sea_query::Expr,
-};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use tokio::sync::Semaphore;
 
+use super::sweep;
 use crate::http::answer::ApiAnswer;
 
 /// Size from which an answer counts as large.
@@ -166,33 +165,9 @@ impl IdempotencyClaim {
         });
     }
 
-    /// Removes the bodies of the oldest large answers above the limit. The keys stay, so that nothing is carried out
-    /// again.
+    /// Removes the bodies of the scope's oldest large answers above the limit.
     pub(super) async fn cut(&self, store: &Store) -> Result<(), DbErr> {
-        // One statement for both would be quadratic: PostgreSQL sums again for each key.
-        let beyond = Statement::from_sql_and_values(
-            store.backend(),
-            "SELECT key FROM (SELECT key, SUM(size) OVER (ORDER BY created_at DESC, key DESC) AS total \
-             FROM idempotency_keys WHERE scope = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT)",
-            [self.claimed.scope.into(), LARGE_BYTES_MAX.into()],
-        );
-        let rows = store.writer().query_all_raw(beyond).await?;
-        let keys: Vec<String> = rows
-            .iter()
-            .map(|row| row.try_get("", "key"))
-            .collect::<Result<_, _>>()?;
-        if keys.is_empty() {
-            return Ok(());
-        }
-        idempotency::Entity::update_many()
-            .col_expr(idempotency::Column::Body, Expr::value(None::<String>))
-            .col_expr(idempotency::Column::Size, Expr::value(0_i64))
-            .filter(idempotency::Column::Scope.eq(self.claimed.scope))
-            .filter(idempotency::Column::Key.is_in(keys))
-            .filter(idempotency::Column::Size.gt(0))
-            .exec(store.writer())
-            .await
-            .map(drop)
+        sweep::cut(store, self.claimed.scope, LARGE_BYTES_MAX).await
     }
 
     /// Releases the key, so that the request may be repeated under it.
