@@ -84,6 +84,7 @@ const POSTGRES_LIMITS: ConnectionTimeouts = ConnectionTimeouts {
 /// is no reason to refuse a command.
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
 const FIRST_TRIES: u32 = 3;
+const FIRST_TRIES_APART: Duration = Duration::from_millis(200);
 /// Limits of the connection that renews this node's lease: a slower renewal would leave no time for another try.
 const LEASE_LIMITS: ConnectionTimeouts = ConnectionTimeouts {
     acquire: Duration::from_millis(1_500),
@@ -252,6 +253,7 @@ impl Store {
                 if failed == FIRST_TRIES || store.lease.is_none() {
                     return Err(StoreError::Unreachable(error));
                 }
+                tokio::time::sleep(FIRST_TRIES_APART).await;
             }
         }
         Ok(store)

@@ -30,8 +30,17 @@ pub(super) struct CallDriver {
     opened_at: Millis,
     /// The bridge has used the call's id, so it knows it.
     known: bool,
-    /// Set while the bridge does not list the call: when the call counts as lost, and the sign of life to bill to.
-    missing: Option<(Millis, Millis)>,
+    /// Set while the bridge does not list the call.
+    unlisted: Option<UnlistedCall>,
+}
+
+/// A call that its bridge may not know of.
+#[derive(Clone, Copy, Debug)]
+struct UnlistedCall {
+    /// When the call counts as lost.
+    lost_at: Millis,
+    /// The sign of life up to which it is billed then.
+    last_seen: Millis,
 }
 
 impl CallDriver {
@@ -43,7 +52,7 @@ impl CallDriver {
             retry_at: Millis::MIN,
             opened_at,
             known: false,
-            missing: None,
+            unlisted: None,
         }
     }
 
@@ -61,7 +70,7 @@ impl CallDriver {
             retry_at: Millis::MIN,
             opened_at: Millis::MIN,
             known: call.state.answered_at().is_some(),
-            missing: None,
+            unlisted: None,
             call,
         }
     }
@@ -99,7 +108,9 @@ impl CallDriver {
             return None;
         }
         let next = call.state.next_deadline(call.last_seen(), &call.rules())?;
-        let next = self.missing.map_or(next, |(until, _)| next.min(until));
+        let next = self
+            .unlisted
+            .map_or(next, |unlisted| next.min(unlisted.lost_at));
         Some(next.max(self.retry_at))
     }
 
@@ -116,7 +127,7 @@ impl CallDriver {
         let now = self.now();
         if bridge.is_some() && !matches!(input, CallInput::Missing { .. }) {
             self.seen();
-            self.missing = None;
+            self.unlisted = None;
             self.known |= !matches!(input, CallInput::Reopen);
         }
         let ends = matches!(input, CallInput::HangUp { .. } | CallInput::Failed { .. });
@@ -201,8 +212,9 @@ impl CallDriver {
         if !self.known {
             // The reply with the call's id may still be on its way, or lost. The time counts from the first such list; later
             // ones do not extend it.
-            let until = now.plus_ms(MISSING_GRACE_MS);
-            self.missing.get_or_insert((until, last_seen));
+            let lost_at = now.plus_ms(MISSING_GRACE_MS);
+            self.unlisted
+                .get_or_insert(UnlistedCall { lost_at, last_seen });
             return Ok(());
         }
         let step = state.lost(last_seen, now);
@@ -231,9 +243,9 @@ impl CallDriver {
     }
 
     fn due(&self, now: Millis) -> Option<DueAction> {
-        let Self { call, missing, .. } = self;
-        let missing = missing.filter(|(until, _)| now >= *until);
-        let lost = missing.and_then(|(_, seen)| match call.state.lost(seen, now) {
+        let Self { call, unlisted, .. } = self;
+        let lost = unlisted.filter(|unlisted| now >= unlisted.lost_at);
+        let lost = lost.and_then(|lost| match call.state.lost(lost.last_seen, now) {
             Step::End(ending) => Some(DueAction::End(ending)),
             _ => None,
         });

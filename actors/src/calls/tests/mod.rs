@@ -29,6 +29,7 @@ use super::{
     actor::Panic,
     driver::CallDriver,
     machine::PendingHangup,
+    owned::OwnedCall,
     recovery::take_up,
     versions::{self, Versions},
 };
@@ -505,6 +506,23 @@ async fn a_wall_clock_that_is_set_in_mid_call_changes_no_bill_and_no_deadline() 
             assert!(row.ended_at.expect("is over").since(row.started_at) < 60_000);
         }
     }
+}
+
+/// A bridge whose messages wait unread at this node is not silent.
+#[actix::test]
+async fn a_call_whose_messages_wait_unread_is_lost_so_much_later() {
+    let clock = Arc::new(ManualClock::new(SystemClock.now()));
+    let world = World::with_clock(clock.clone()).await;
+    let call = world.incoming("a").await;
+    assert_eq!(world.tell(call, answered()).await, Ok(CallReply::Done));
+    let row = world.row(call).await;
+    let bridges = &world.calls.deps().bridges;
+    bridges.seen(world.bridge);
+    let call = OwnedCall::load(Arc::clone(world.calls.deps()), row, None, None);
+    assert_eq!(call.rules().lost_after_ms, RULES.lost_after_ms);
+    clock.advance_ms(20_000);
+    bridges.not_read(world.bridge);
+    assert_eq!(call.rules().lost_after_ms, RULES.lost_after_ms + 20_000);
 }
 
 #[actix::test]
