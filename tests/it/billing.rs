@@ -71,9 +71,10 @@ async fn the_cost_of_the_ai_is_the_bridges_figure_or_the_rate() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_call_that_was_not_answered_is_free() {
-    let world = shared_world!(Postgres, WorldSetup::new().minutes(1));
+async fn a_call_that_was_not_answered_is_free(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = shared_world!(store, WorldSetup::new().minutes(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
     // One minute is enough for any number of consecutive calls, because each hold is released.
@@ -172,9 +173,10 @@ async fn on_the_last_minute(
 #[rstest]
 #[actix_web::test]
 async fn a_call_without_credit_is_warned_told_and_ended_by_the_engine(
+    #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    let world = shared_world!(Postgres, WorldSetup::new().minutes(1).set(GRACE, 2));
+    let world = shared_world!(store, WorldSetup::new().minutes(1).set(GRACE, 2));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
     let (id, answered) = on_the_last_minute(&world, &bridge, 5).await;
@@ -242,9 +244,12 @@ async fn a_bridge_that_obeys_ends_the_call_with_that_reason() {
     world.assert_ledger_is_exact();
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_talk_that_is_reported_late_is_cut_where_its_credit_ended() {
-    let world = shared_world!(Postgres, WorldSetup::new().minutes(3).set(GRACE, 2));
+async fn a_talk_that_is_reported_late_is_cut_where_its_credit_ended(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = shared_world!(store, WorldSetup::new().minutes(3).set(GRACE, 2));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let answered = Moment::ago(500);
@@ -261,9 +266,10 @@ async fn a_talk_that_is_reported_late_is_cut_where_its_credit_ended() {
     world.assert_ledger_is_exact();
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_top_up_in_between_saves_the_call() {
-    let world = shared_world!(Postgres, WorldSetup::new().minutes(1));
+async fn a_top_up_in_between_saves_the_call(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = shared_world!(store, WorldSetup::new().minutes(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let (id, answered) = on_the_last_minute(&world, &bridge, 8).await;
@@ -322,11 +328,12 @@ async fn the_agents_longest_call_is_kept() {
 #[case::of_the_agents_time(1_000, 2, "max_duration")]
 #[actix_web::test]
 async fn a_cut_that_is_obeyed_late_ends_the_call_when_it_was_due(
+    #[values(Sqlite, Postgres)] store: StoreKind,
     #[case] credit: u32,
     #[case] longest: u32,
     #[case] reason: &str,
 ) {
-    let world = shared_world!(Postgres, WorldSetup::new().minutes(credit));
+    let world = shared_world!(store, WorldSetup::new().minutes(credit));
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({"maxCallDurationMinutes": longest}))

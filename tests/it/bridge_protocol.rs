@@ -322,9 +322,10 @@ async fn a_post_has_one_to_a_hundred_messages() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn replies_come_in_the_order_of_the_messages() {
-    let world = shared_world!(Sqlite);
+async fn replies_come_in_the_order_of_the_messages(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let receiver = &world.receiver;
     receiver.answer("/slow", [ServerAnswer::Slow(Duration::from_millis(700))]);
@@ -399,8 +400,11 @@ async fn replies_come_in_the_order_of_the_messages() {
 
 #[rstest]
 #[actix_web::test]
-async fn a_bridge_touches_only_its_own_calls(#[values(Socket, Http)] transport: BridgeTransport) {
-    let world = shared_world!(Sqlite);
+async fn a_bridge_touches_only_its_own_calls(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+    #[values(Socket, Http)] transport: BridgeTransport,
+) {
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let mine = tenant.bridge(transport).await;
     let token = text(

@@ -6,9 +6,10 @@ use crate::support::{
     tenant::{fresh_did, text, top_up},
 };
 
+#[rstest]
 #[actix_web::test]
-async fn each_failure_has_its_exit_code() {
-    let installation = installation!(Sqlite);
+async fn each_failure_has_its_exit_code(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let installation = installation!(store);
     let created = installation.cli(&["tenant", "create", "--name", "Toko"]);
     let tenant = text(&created, "id");
     let did = fresh_did();
@@ -162,9 +163,10 @@ async fn a_store_that_is_not_migrated_says_so(#[values(Sqlite, Postgres)] store:
     Server::start(installation);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn documents_have_their_shapes() {
-    let world = world!(Sqlite);
+async fn documents_have_their_shapes(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let (server, tenant) = (&world.server, &world.tenant);
     let created = server.cli(&[
         "tenant", "create", "--name", " Warung ", "--plan", "business",

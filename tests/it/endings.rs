@@ -62,6 +62,7 @@ impl Refusal {
 #[rstest]
 #[actix_web::test]
 async fn a_call_that_cannot_be_served_is_refused_stored_and_free(
+    #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(
         Refusal::NoAgent,
         Refusal::AgentInactive,
@@ -71,7 +72,7 @@ async fn a_call_that_cannot_be_served_is_refused_stored_and_free(
     )]
     refusal: Refusal,
 ) {
-    let world = shared_world!(Postgres, refusal.setup());
+    let world = shared_world!(store, refusal.setup());
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
     refusal.arrange(&world, &bridge).await;
@@ -271,9 +272,10 @@ const ENDINGS: [Ending; 16] = [
     ),
 ];
 
+#[rstest]
 #[actix_web::test]
-async fn each_way_to_end_has_its_status_and_reason() {
-    let world = shared_world!(Postgres);
+async fn each_way_to_end_has_its_status_and_reason(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     for ending in ENDINGS {

@@ -240,10 +240,13 @@ async fn a_function_goes_out_with_its_method() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn an_invocation_runs_once_and_holds_up_nothing() {
+async fn an_invocation_runs_once_and_holds_up_nothing(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
     let world = world!(
-        Sqlite,
+        store,
         WorldSetup::new().set("functions.timeout_seconds", 20)
     );
     let (tenant, receiver) = (&world.tenant, &world.receiver);
@@ -296,10 +299,11 @@ async fn an_invocation_runs_once_and_holds_up_nothing() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_function_tells_how_it_did() {
+async fn a_function_tells_how_it_did(#[values(Sqlite, Postgres)] store: StoreKind) {
     let mut world = world!(
-        Sqlite,
+        store,
         WorldSetup::new().set("functions.timeout_seconds", 30)
     );
     let (tenant, receiver) = (&world.tenant, &world.receiver);

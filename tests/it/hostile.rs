@@ -124,9 +124,10 @@ fn assert_in_time(name: &str, attempt: &Value) {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn what_is_stored_of_an_answer_is_right() {
-    let world = world!(Sqlite, one_attempt());
+async fn what_is_stored_of_an_answer_is_right(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, one_attempt());
     let elsewhere = world.receiver.url("/elsewhere");
     let cases = answers(&elsewhere).into_iter();
     let cases = cases.map(|case| served(&world.receiver, case)).collect();
@@ -264,14 +265,15 @@ async fn bodies_without_end_take_no_memory() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_flapping_receiver_gets_everything() {
+async fn a_flapping_receiver_gets_everything(#[values(Sqlite, Postgres)] store: StoreKind) {
     const CALLS: usize = 20;
     let schedule = vec!["1"; 60].join(",");
     let setup = WorldSetup::new()
         .set("webhooks.retry_schedule_seconds", schedule)
         .set("webhooks.timeout_seconds", 5);
-    let world = world!(Sqlite, setup);
+    let world = world!(store, setup);
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let bad = [
         full(500, b"down"),

@@ -100,9 +100,12 @@ async fn carried_out(bridge: &TestBridge, kind: &str, fields: Value) -> Value {
     reply
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_bridge_that_lists_thousands_of_calls_on_many_sockets_starves_nobody() {
-    let world = world!(Postgres);
+async fn a_bridge_that_lists_thousands_of_calls_on_many_sockets_starves_nobody(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let (_, token) = another_bridge(&world).await;
     let healthy = world.tenant.bridge(Socket).await;
     let messages = (0..SOCKETS).map(list_of_calls).collect();

@@ -100,9 +100,10 @@ async fn a_missing_key_is_not_made_anew_where_secrets_are() {
     assert_fails(&empty.run(&["serve"]), &[3], "openssl rand -base64 32");
 }
 
+#[rstest]
 #[actix_web::test]
-async fn check_names_each_secret_that_does_not_open() {
-    let world = world!(Sqlite);
+async fn check_names_each_secret_that_does_not_open(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let second = world.another_tenant(1).await;
     let webhook = second
         .subscribe(&world.receiver.url("/x"), &["call.ended"], SECRET)

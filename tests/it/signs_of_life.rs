@@ -39,12 +39,10 @@ async fn a_heartbeat_tells_each_side_what_is_over(
 }
 
 #[rstest]
-#[case(Sqlite, Socket)]
-#[case(Postgres, Http)]
 #[actix_web::test]
 async fn a_lost_bridge_loses_its_calls_as_of_its_last_sign(
-    #[case] store: StoreKind,
-    #[case] transport: BridgeTransport,
+    #[values(Sqlite, Postgres)] store: StoreKind,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     let world = world!(store, WorldSetup::new().set("bridge.lost_after_seconds", 5));
     let tenant = &world.tenant;

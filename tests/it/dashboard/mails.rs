@@ -328,10 +328,11 @@ async fn a_mail_is_given_up_after_its_last_try(#[values(Sqlite)] store: StoreKin
     assert_eq!(counted(&world, "retried").await, 7);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_tenant_has_so_many_mails_a_day() {
+async fn a_tenant_has_so_many_mails_a_day(#[values(Sqlite, Postgres)] store: StoreKind) {
     let postbox = Postbox::start();
-    let world = world!(Postgres, setup(&postbox).set("retention.sweep_seconds", 1));
+    let world = world!(store, setup(&postbox).set("retention.sweep_seconds", 1));
     let owner = owner(&world).await;
     let rows: Vec<String> = (0..100)
         .map(|n| {

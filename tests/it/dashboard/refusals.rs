@@ -101,9 +101,12 @@ async fn fill_up_with_agents(world: &TestWorld) {
     execute(&world.server, &sql).await;
 }
 
+#[rstest]
 #[actix_web::test]
-async fn one_agent_too_many_is_refused_on_the_page_that_it_was_asked_on() {
-    let world = world!(Sqlite);
+async fn one_agent_too_many_is_refused_on_the_page_that_it_was_asked_on(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let browser = owner(&world).await.browser;
     fill_up_with_agents(&world).await;
     let agent = format!("{AGENTS}/{}", world.tenant.agent);
@@ -122,9 +125,12 @@ async fn one_agent_too_many_is_refused_on_the_page_that_it_was_asked_on() {
     assert_eq!(agents, AGENTS_MAX);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn what_was_typed_stays_where_there_is_no_room_for_another_version() {
-    let world = world!(Sqlite);
+async fn what_was_typed_stays_where_there_is_no_room_for_another_version(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let tenant = &world.tenant;
     let browser = owner(&world).await.browser;
     tenant

@@ -74,9 +74,10 @@ async fn signing_out_here_and_everywhere() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn another_password_ends_the_other_sessions() {
-    let world = shared_world!(Postgres);
+async fn another_password_ends_the_other_sessions(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let phone = owner.browser.another();
     try_password(&phone, &owner.email, PASSWORD).await;
@@ -180,9 +181,10 @@ async fn who_signs_in_while_another_password_is_set_has_the_wrong_one() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn removal_and_suspension_end_sessions_at_once() {
-    let world = shared_world!(Postgres);
+async fn removal_and_suspension_end_sessions_at_once(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = shared_world!(store);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
     let viewer = somebody(server, tenant, &fresh_email("viewer"), "viewer").await;
@@ -306,9 +308,10 @@ async fn cookies_are_for_this_service_alone(#[values(Sqlite)] store: StoreKind) 
 }
 
 /// Like a start of the service after its clock was corrected.
+#[rstest]
 #[actix_web::test]
-async fn what_a_clock_that_was_ahead_let_in_is_out() {
-    let world = world!(Postgres);
+async fn what_a_clock_that_was_ahead_let_in_is_out(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let owner = owner(&world).await;
     let server = &world.server;
     let link = text(&server.cli(&["user", "login-link", &owner.id]), "url");

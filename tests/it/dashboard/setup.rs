@@ -413,9 +413,12 @@ async fn what_became_of_a_functions_calls_is_told() {
     bridge.hang_up(&call).await;
 }
 
+#[rstest]
 #[actix_web::test]
-async fn numbers_are_given_to_agents_and_what_nobody_answers_is_marked() {
-    let world = world!(Sqlite);
+async fn numbers_are_given_to_agents_and_what_nobody_answers_is_marked(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let (tenant, owner) = (&world.tenant, owner(&world).await);
     let browser = &owner.browser;
     let assign = format!("{NUMBERS}/{}/assign-agent", tenant.number);
@@ -639,9 +642,10 @@ async fn a_viewer_sees_all_of_it_and_changes_nothing(#[values(Sqlite)] store: St
     assert_eq!(world.receiver.received("/f").len(), 0);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn many_agents_and_numbers_are_told_in_pages() {
-    let world = world!(Sqlite);
+async fn many_agents_and_numbers_are_told_in_pages(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let (tenant, browser) = (&world.tenant, owner(&world).await.browser);
     for n in 0..26 {
         tenant

@@ -5,9 +5,10 @@ use std::fs;
 use super::*;
 use crate::support::visitor::VisitedPage;
 
+#[rstest]
 #[actix_web::test]
-async fn a_link_lets_in_once_and_asks_for_a_password() {
-    let world = world!(Postgres);
+async fn a_link_lets_in_once_and_asks_for_a_password(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let made = create(server, tenant, "Sari@Example.com", "owner");
     assert_eq!(made["email"], "sari@example.com");
@@ -109,9 +110,12 @@ async fn a_page_that_was_asked_for_comes_after_signing_in(#[values(Sqlite)] stor
     assert_eq!(browser.open(SIGN_IN).await.path, "/dashboard");
 }
 
+#[rstest]
 #[actix_web::test]
-async fn wrong_passwords_are_counted_by_address_and_the_right_one_waits_too() {
-    let world = world!(Postgres);
+async fn wrong_passwords_are_counted_by_address_and_the_right_one_waits_too(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
     let browser = owner.browser.another();
@@ -183,9 +187,12 @@ fn same(page: &VisitedPage, email: &str) -> String {
     page.html.replace(&token, "").replace(email, "")
 }
 
+#[rstest]
 #[actix_web::test]
-async fn of_many_at_the_same_moment_ten_are_looked_at() {
-    let world = world!(Postgres);
+async fn of_many_at_the_same_moment_ten_are_looked_at(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let owner = owner(&world).await;
     let browser = owner.browser.another();
     let form = browser.open(SIGN_IN).await.form(SIGN_IN);

@@ -27,10 +27,11 @@ fn assert_within(command: &Value, api: &Value) {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn commands_show_what_the_api_shows() {
+async fn commands_show_what_the_api_shows(#[values(Sqlite, Postgres)] store: StoreKind) {
     let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "3600");
-    let world = world!(Sqlite, setup);
+    let world = world!(store, setup);
     let (server, tenant, api) = (&world.server, &world.tenant, client(&world.server));
     let other = world.another_tenant(3).await;
     world
@@ -176,9 +177,12 @@ async fn commands_show_what_the_api_shows() {
     bridge.hang_up(&live).await;
 }
 
+#[rstest]
 #[actix_web::test]
-async fn bridges_are_connected_on_the_command_line_too() {
-    let mut world = world!(Sqlite);
+async fn bridges_are_connected_on_the_command_line_too(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let mut world = world!(store);
     let bridge = world.tenant.bridge(Socket).await;
     let call = bridge.talk(&world.tenant.did).await;
     let shown = async |server: &Server, connected: bool| {
@@ -259,8 +263,11 @@ async fn database_and_functions_are_asked_of_the_running_service() {
 
 #[rstest]
 #[actix_web::test]
-async fn a_call_that_a_command_ends_says_so(#[values(Socket, Http)] transport: BridgeTransport) {
-    let mut world = world!(Sqlite);
+async fn a_call_that_a_command_ends_says_so(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+    #[values(Socket, Http)] transport: BridgeTransport,
+) {
+    let mut world = world!(store);
     let bridge = world.tenant.bridge(transport).await;
     let did = world.tenant.did.clone();
     let (call, kept) = (bridge.talk(&did).await, bridge.talk(&did).await);
@@ -313,9 +320,12 @@ async fn a_call_that_a_command_ends_says_so(#[values(Socket, Http)] transport: B
     world.assert_ledger_is_exact();
 }
 
+#[rstest]
 #[actix_web::test]
-async fn webhooks_are_paused_recovered_and_sent_to_again_by_commands() {
-    let world = world!(Sqlite);
+async fn webhooks_are_paused_recovered_and_sent_to_again_by_commands(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let (server, tenant) = (&world.server, &world.tenant);
     let answers = [
         ServerAnswer::Status(204),

@@ -47,9 +47,10 @@ async fn a_call_is_ended_after_a_question() {
     assert!(!browser.open("/calls").await.links().contains(&end));
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_webhook_is_paused_resumed_and_recovered() {
-    let world = world!(Postgres, guarded());
+async fn a_webhook_is_paused_resumed_and_recovered(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
     world.receiver.answer(
         "/gone",
@@ -131,9 +132,10 @@ async fn a_webhook_is_paused_resumed_and_recovered() {
     bridge.hang_up(&call).await;
 }
 
+#[rstest]
 #[actix_web::test]
-async fn the_books_are_verified_from_the_page() {
-    let world = world!(Postgres, guarded());
+async fn the_books_are_verified_from_the_page(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, guarded());
     let browser = signed_in(&world.server, FULL).await;
     let verify = "/ledger/verify";
     browser

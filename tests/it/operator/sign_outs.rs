@@ -43,9 +43,12 @@ async fn on_a_full_disk_it_is_told_and_written_later() {
     assert_eq!(copy.fetch("/").await.status, 303, "and after a start");
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_flood_of_sign_outs_is_told_and_takes_no_room() {
-    let world = world!(Postgres, guarded());
+async fn a_flood_of_sign_outs_is_told_and_takes_no_room(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, guarded());
     for _ in 0..WRITTEN_MAX {
         let browser = signed_in(&world.server, READ).await;
         sign_out(&browser).await.assert_shows("You are signed out.");

@@ -206,10 +206,13 @@ async fn routes_are_told_by_how_often_and_how_they_were_asked_for() {
     assert!(seen.len() >= shown["routes"].as_array().unwrap().len());
 }
 
+#[rstest]
 #[actix_web::test]
-async fn webhooks_tell_what_is_due_and_what_was_answered_last() {
+async fn webhooks_tell_what_is_due_and_what_was_answered_last(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
     let setup = guarded().set("webhooks.retry_schedule_seconds", "3600");
-    let world = world!(Sqlite, setup);
+    let world = world!(store, setup);
     let (tenant, api) = (&world.tenant, with(&world.server, FULL));
     world
         .receiver
@@ -266,9 +269,10 @@ async fn webhooks_tell_what_is_due_and_what_was_answered_last() {
     assert!(paused["due"].as_i64() > Some(0) && paused["pausedAt"].is_string());
 }
 
+#[rstest]
 #[actix_web::test]
-async fn the_ledger_tells_its_oldest_holds() {
-    let world = world!(Sqlite, guarded());
+async fn the_ledger_tells_its_oldest_holds(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
     let bridge = tenant.bridge(Http).await;
     let calls = [

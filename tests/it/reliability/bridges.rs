@@ -191,7 +191,7 @@ async fn messages_that_are_doubled_late_reordered_and_lost_do_no_harm() {
 
 /// Data in a node's memory about a call that moved and ended within a second no longer count.
 #[actix_web::test]
-#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+#[ignore = "a minute; .ci/slow runs it"]
 async fn a_call_that_ended_at_the_other_node_is_active_nowhere() {
     let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(2).tenants(1, 100)).await else {
         return;

@@ -28,7 +28,7 @@ const SHARED: [&str; 2] = ["bridge_commands", "invocation_claims"];
 /// Checks all guarantees after a load has ended.
 pub async fn check(fleet: &Fleet, journal: &Journal) {
     println!("  {}", journal.figures());
-    nothing_stays_open(fleet).await;
+    nothing_stays_open(fleet, &OPEN).await;
     calls_are_as_acknowledged(fleet, journal).await;
     bank(fleet, journal).await;
     let repeated = events(fleet, journal).await;
@@ -41,7 +41,10 @@ pub async fn check(fleet: &Fleet, journal: &Journal) {
 /// event position is used twice. Returns the numbers of lost calls and agents.
 pub async fn check_what_is_left(fleet: &Fleet, journal: &Journal) -> (usize, usize) {
     println!("  {}", journal.figures());
-    nothing_stays_open(fleet).await;
+    // A claim whose deletion was lost is back, and stays for a quarter of an hour.
+    let mut open = OPEN.to_vec();
+    open.retain(|(_, of)| !of.starts_with("invocation_claims"));
+    nothing_stays_open(fleet, &open).await;
     ledger(fleet).await;
     places(fleet).await;
     let calls_there: BTreeSet<String> = ids(fleet, "calls").await;
@@ -82,11 +85,11 @@ async fn places(fleet: &Fleet) {
     );
 }
 
-async fn nothing_stays_open(fleet: &Fleet) {
-    for (what, of) in OPEN {
+async fn nothing_stays_open(fleet: &Fleet, open: &[(&str, &str)]) {
+    for (what, of) in open {
         let is_shared = SHARED.iter().any(|table| of.starts_with(table));
         let of = match is_shared {
-            true => of.to_owned(),
+            true => (*of).to_owned(),
             false => format!("{of} AND {}", fleet.own_rows()),
         };
         within(SETTLED_WITHIN, &format!("no {what}"), async || {

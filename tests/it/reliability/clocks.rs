@@ -34,7 +34,7 @@ fn library() -> Option<&'static str> {
 }
 
 #[actix_web::test]
-#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+#[ignore = "a minute; .ci/slow runs it"]
 async fn a_clock_that_is_set_changes_no_bill() {
     let Some(library) = library() else {
         return;

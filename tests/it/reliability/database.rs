@@ -89,7 +89,7 @@ async fn outages_of_postgres_lose_nothing() {
 
 /// The connection is lost during COMMIT: the commit happened without an answer, or did not happen.
 #[actix_web::test]
-#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+#[ignore = "a minute; .ci/slow runs it"]
 async fn commits_whose_connection_is_lost_are_neither_lost_nor_made_twice() {
     let Some((fleet, link, _postgres)) = behind_a_link(FleetSettings::nodes(2)).await else {
         return;

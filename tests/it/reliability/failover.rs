@@ -222,7 +222,7 @@ async fn a_failover_to_a_standby_that_is_behind_loses_the_newest_and_says_so() {
 
 /// Calls that the standby had not received are gone from all memories, too.
 #[actix_web::test]
-#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+#[ignore = "a minute; .ci/slow runs it"]
 async fn a_call_that_the_database_has_lost_is_active_nowhere() {
     let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(2).tenants(1, 100)).await else {
         return;
@@ -255,7 +255,7 @@ async fn a_call_that_the_database_has_lost_is_active_nowhere() {
 /// After a failover the new primary reuses transaction numbers, so they do not tell the outcome of a commit that it never
 /// received.
 #[actix_web::test]
-#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+#[ignore = "a minute; .ci/slow runs it"]
 async fn a_commit_that_the_standby_never_heard_of_is_not_taken_for_another() {
     let Some(pair) = Pair::start(false).await else {
         return;

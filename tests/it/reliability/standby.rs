@@ -67,7 +67,7 @@ async fn crowds(tenant: &Tenant) {
 }
 
 #[actix_web::test]
-#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+#[ignore = "a minute; .ci/slow runs it"]
 async fn without_its_standby_a_primary_acknowledges_nothing() {
     let Some((fleet, primary, standby)) = pair(1).await else {
         return;
@@ -168,7 +168,7 @@ async fn without_its_standby_a_primary_acknowledges_nothing() {
 
 /// A bridge repeats its message at another node, which knows the call from the store only.
 #[actix_web::test]
-#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+#[ignore = "a minute; .ci/slow runs it"]
 async fn what_the_primary_alone_has_is_not_acknowledged_to_who_asks_again() {
     let Some((fleet, primary, standby)) = pair(2).await else {
         return;
@@ -222,7 +222,7 @@ async fn what_the_primary_alone_has_is_not_acknowledged_to_who_asks_again() {
 
 /// A node whose lease expired wants to rejoin, which is impossible before the standby is back.
 #[actix_web::test]
-#[ignore = "a minute; .ci/slow runs it, and .ci/faults its long form"]
+#[ignore = "a minute; .ci/slow runs it"]
 async fn a_node_that_was_ended_asks_once_for_what_waits_for_the_standby() {
     let Some((fleet, primary, standby)) = pair(1).await else {
         return;
