@@ -223,6 +223,7 @@ impl App {
         let sweeping = rt::spawn(maintenance::run(
             actors.runtime.store.clone(),
             Arc::clone(&clock),
+            actors.runtime.member.clone(),
             settings.retention.clone(),
             actors.runtime.ledger.clone(),
         ));

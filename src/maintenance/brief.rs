@@ -1,13 +1,15 @@
 //! Removes short-lived rows: tests and samples, which a tenant can make at its request rate, and versions of deleted
 //! agents.
 
+use std::time::Instant;
+
 use dikala_actors::{calls::versions, webhooks::lock_deliveries};
 use dikala_entities::{
     DeliveryId, DeliveryStatus, EventId, Millis, Store, attempt, delivery, event,
 };
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
-use super::{PAUSE, ids, statement};
+use super::{ids, rest, statement};
 
 /// Lifetime of a test's delivery and its attempt, in milliseconds.
 pub const TEST_KEPT_MS: i64 = 60 * 60 * 1_000;
@@ -28,6 +30,7 @@ async fn remove_deliveries(store: &Store, older_than: Millis) -> Result<u64, DbE
                 ORDER BY created_at, id LIMIT 500";
     let mut removed = 0;
     loop {
+        let began = Instant::now();
         let old = statement(store, find, [older_than.as_i64().into()]);
         let found: Vec<DeliveryId> = ids(store.reader(), old).await?;
         if found.is_empty() {
@@ -47,7 +50,7 @@ async fn remove_deliveries(store: &Store, older_than: Millis) -> Result<u64, DbE
             .await?;
         txn.commit().await?;
         removed += gone.rows_affected + attempts.rows_affected;
-        tokio::time::sleep(PAUSE).await;
+        rest(began).await;
     }
 }
 
@@ -56,6 +59,7 @@ async fn remove_events(store: &Store, older_than: Millis) -> Result<u64, DbErr> 
                 AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id) LIMIT 500";
     let mut removed = 0;
     loop {
+        let began = Instant::now();
         let old = statement(store, find, [older_than.as_i64().into()]);
         let found: Vec<EventId> = ids(store.reader(), old).await?;
         if found.is_empty() {
@@ -66,7 +70,7 @@ async fn remove_events(store: &Store, older_than: Millis) -> Result<u64, DbErr> 
             .exec(store.writer())
             .await?;
         removed += gone.rows_affected;
-        tokio::time::sleep(PAUSE).await;
+        rest(began).await;
     }
 }
 

@@ -1,6 +1,8 @@
 //! Removes calls and transcripts after the operator's retention time. Credit transactions are never removed; the
 //! ledger can be verified without the removed holds.
 
+use std::time::Instant;
+
 use dikala_actors::calls::without_summary;
 use dikala_entities::{
     CallId, EventId, Millis, Store, call, credit_hold, invocation,
@@ -12,7 +14,7 @@ use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, sea_query::Expr,
 };
 
-use super::{PAUSE, ids, statement};
+use super::{ids, rest, statement};
 
 /// Finds calls that ended and were settled before a time.
 const OVER: &str = "SELECT c.id FROM calls c WHERE c.id < $1 AND c.id > $2 AND c.ended_at < $3 AND NOT EXISTS \
@@ -69,6 +71,7 @@ async fn batches(
     let mut last = String::new();
     let mut removed = 0;
     loop {
+        let began = Instant::now();
         let values = [
             first_kept.clone().into(),
             last.into(),
@@ -83,7 +86,7 @@ async fn batches(
         let txn = store.begin().await?;
         work(&txn, found).await?;
         txn.commit().await?;
-        tokio::time::sleep(PAUSE).await;
+        rest(began).await;
     }
 }
 

@@ -12,9 +12,16 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use dikala_actors::{commit::CommitHandle, runtime::clock::SharedClock};
+use dikala_actors::{
+    commit::CommitHandle,
+    nodes::{self, Membership},
+    runtime::clock::SharedClock,
+};
 use dikala_entities::{
     DeliveryId, EventId, Millis, Store, attempt, delivery, event,
     rows::{ColumnType, json_rows},
@@ -33,30 +40,80 @@ const COPY_EVERY: Duration = Duration::from_secs(1);
 const COPIES: u32 = 60;
 /// Rows per transaction.
 const BATCH: u64 = 500;
-/// Pause between two batches, for other writers.
-pub const PAUSE: Duration = Duration::from_millis(50);
+/// Shortest and longest rest between two batches.
+const RESTS: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Runs all maintenance for as long as the process runs.
-pub async fn run(store: Store, clock: SharedClock, retention: Retention, ledger: CommitHandle) {
+pub async fn run(
+    store: Store,
+    clock: SharedClock,
+    node: Membership,
+    retention: Retention,
+    ledger: CommitHandle,
+) {
     tokio::join!(
         books::look_regularly(&store, &ledger),
-        sweep_regularly(&store, &clock, &retention),
+        sweep_regularly(&store, &clock, &node, &retention),
         keep_log_short(&store)
     );
 }
 
-async fn sweep_regularly(store: &Store, clock: &SharedClock, retention: &Retention) {
+async fn sweep_regularly(
+    store: &Store,
+    clock: &SharedClock,
+    node: &Membership,
+    retention: &Retention,
+) {
     loop {
         tokio::time::sleep(Duration::from_secs(retention.sweep_seconds)).await;
-        match sweep(store, clock, retention).await {
-            Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "removed old rows"),
-            Err(error) => {
-                tracing::warn!(%error, "could not remove old rows; the next sweep tries again")
+        let sweeping = sweep_in_turn(
+            store.clone(),
+            Arc::clone(clock),
+            node.clone(),
+            retention.clone(),
+        );
+        // A task of its own: after a panic the next sweep still runs.
+        match actix_web::rt::spawn(sweeping).await {
+            Ok(Ok(0)) => {}
+            Ok(Ok(removed)) => tracing::info!(removed, "removed old rows"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "could not remove old rows; the next sweep tries again");
             }
+            Err(error) => tracing::error!(%error, "a sweep of old rows died; the next one runs"),
         }
     }
+}
+
+/// Sweeps, if it is this node's turn. Returns the number of removed rows.
+async fn sweep_in_turn(
+    store: Store,
+    clock: SharedClock,
+    node: Membership,
+    retention: Retention,
+) -> Result<u64, DbErr> {
+    if is_sweeper(&store, &node).await? {
+        sweep(&store, &clock, &retention).await
+    } else {
+        Ok(0)
+    }
+}
+
+/// True on one node: the oldest that lives. All nodes would find the same rows.
+async fn is_sweeper(store: &Store, node: &Membership) -> Result<bool, DbErr> {
+    if !node.has_others() {
+        return Ok(true);
+    }
+    let nodes = nodes::all(store.reader()).await?;
+    let oldest = nodes.iter().find(|node| node.lease_until > node.now);
+    Ok(oldest.is_none_or(|oldest| node.is(&oldest.id)))
+}
+
+/// Rests for as long as the batch took that began then. So sweeps leave half of the time to other writers, and remove more rows
+/// where the database is faster.
+async fn rest(began: Instant) {
+    let [shortest, longest] = RESTS;
+    tokio::time::sleep(began.elapsed().clamp(shortest, longest)).await;
 }
 
 /// If the log cannot be copied or emptied now, the next attempt may find a moment without writers.
@@ -124,6 +181,7 @@ async fn sweep_attempts(store: &Store, older_than: Millis) -> Result<u64, DbErr>
     );
     let mut removed = 0;
     loop {
+        let began = Instant::now();
         let old = statement(store, find, [older_than.as_i64().into()]);
         let old = Row::find_by_statement(old).all(store.reader()).await?;
         if old.is_empty() {
@@ -131,7 +189,7 @@ async fn sweep_attempts(store: &Store, older_than: Millis) -> Result<u64, DbErr>
         }
         let remove = dikala_entities::rows::json_statement(store.backend(), remove.clone(), &old)?;
         removed += store.writer().execute_raw(remove).await?.rows_affected();
-        tokio::time::sleep(PAUSE).await;
+        rest(began).await;
     }
 }
 
@@ -158,6 +216,7 @@ async fn sweep_events(store: &Store, older_than: Millis, whose: SweptEvents) -> 
     let mut last = String::new();
     let mut removed = 0;
     loop {
+        let began = Instant::now();
         let old = statement(store, &find, [first_kept.clone().into(), last.into()]);
         let ids: Vec<EventId> = ids(store.reader(), old).await?;
         let Some(newest) = ids.last() else {
@@ -167,7 +226,7 @@ async fn sweep_events(store: &Store, older_than: Millis, whose: SweptEvents) -> 
         let txn = store.begin().await?;
         removed += remove_events(&txn, ids).await?;
         txn.commit().await?;
-        tokio::time::sleep(PAUSE).await;
+        rest(began).await;
     }
 }
 

@@ -1,10 +1,12 @@
 //! Removes expired rows of members and operators: links, sessions, failed sign-ins, mails and
 //! sign-outs.
 
+use std::time::Instant;
+
 use dikala_entities::{Millis, Store};
 use sea_orm::{ConnectionTrait, DbErr};
 
-use super::{PAUSE, ids, statement};
+use super::{ids, rest, statement};
 
 /// A table, its key column, and its column of expiry.
 const TABLES: [(&str, &str, &str); 5] = [
@@ -26,6 +28,7 @@ pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
             dikala_entities::rows::is_one_of(store.backend(), key, 1)
         );
         loop {
+            let began = Instant::now();
             let over = statement(store, &find, [now.into()]);
             let found: Vec<String> = ids(store.reader(), over).await?;
             if found.is_empty() {
@@ -34,7 +37,7 @@ pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
             let keys = serde_json::to_string(&found).map_err(|e| DbErr::Json(e.to_string()))?;
             let remove = statement(store, &remove, [keys.into(), now.into()]);
             removed += store.writer().execute_raw(remove).await?.rows_affected();
-            tokio::time::sleep(PAUSE).await;
+            rest(began).await;
         }
     }
     Ok(removed)

@@ -1,6 +1,8 @@
 //! Removes webhook statistics, which live as long as the attempts that they count, and audit entries, if a time is
 //! configured.
 
+use std::time::Instant;
+
 use dikala_entities::{
     AttemptOutcome, AuditId, Millis, Store, WebhookId,
     rows::{ColumnType, json_rows, json_statement},
@@ -8,7 +10,7 @@ use dikala_entities::{
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult};
 use serde::Serialize;
 
-use super::{PAUSE, statement};
+use super::{rest, statement};
 
 /// Removes statistics of attempts before `older_than`.
 pub(super) async fn sweep_figures(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
@@ -62,6 +64,7 @@ async fn remove<R: FromQueryResult + Serialize>(
     );
     let mut removed = 0;
     loop {
+        let began = Instant::now();
         let old = statement(store, find, [older_than.as_i64().into()]);
         let old = R::find_by_statement(old).all(store.reader()).await?;
         if old.is_empty() {
@@ -69,6 +72,6 @@ async fn remove<R: FromQueryResult + Serialize>(
         }
         let delete = json_statement(store.backend(), delete.clone(), &old)?;
         removed += store.writer().execute_raw(delete).await?.rows_affected();
-        tokio::time::sleep(PAUSE).await;
+        rest(began).await;
     }
 }

@@ -15,6 +15,7 @@ mod lapsed;
 mod limits;
 mod lost;
 mod notices;
+mod sweeps;
 mod transcripts;
 mod truth;
 mod upgrades;
