@@ -1,6 +1,9 @@
 //! The calls in memory, found by their different keys. Pure lookups: it asks and waits for nothing.
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
 
 use actix::Addr;
 use dashmap::DashMap;
@@ -24,6 +27,8 @@ pub(super) struct Directory {
     by_bridge_call: DashMap<BridgeCall, CallId>,
     /// The tenant of each number's last call.
     numbers: DashMap<PhoneNumber, TenantId>,
+    /// The last call of the last [`next_stored`](Self::next_stored).
+    taken_last: Mutex<Option<CallId>>,
 }
 
 /// A call whose actor was started.
@@ -70,10 +75,15 @@ impl Directory {
         self.by_id.iter().map(|running| *running.key()).collect()
     }
 
-    /// The calls in memory whose rows are stored.
-    pub(super) fn stored(&self) -> Vec<CallId> {
+    /// At most this many calls in memory whose rows are stored. If there are more, each of them has its turn.
+    pub(super) fn next_stored(&self, most: usize) -> Vec<CallId> {
         let opened = self.by_id.iter().filter(|running| running.tenant.is_some());
-        opened.map(|running| *running.key()).collect()
+        let stored = opened.map(|running| *running.key()).collect();
+        let last = self.taken_last.lock();
+        let mut last = last.unwrap_or_else(PoisonError::into_inner);
+        let next = next_after(*last, stored, most);
+        *last = next.last().copied();
+        next
     }
 
     /// Removes an actor that stopped, but not its replacement.
@@ -147,5 +157,44 @@ impl Directory {
             .filter(|call| call.bridge_call.0 == bridge && !listed.contains(call.key()))
             .map(|call| *call.key())
             .collect()
+    }
+}
+
+/// At most this many of the calls, the newest first: those older than `last`, then from the newest one on. New calls do not come
+/// between a call and its turn.
+fn next_after(last: Option<CallId>, mut calls: Vec<CallId>, most: usize) -> Vec<CallId> {
+    calls.sort_unstable_by(|one, other| other.cmp(one));
+    let first = last.map_or(0, |last| calls.partition_point(|call| *call >= last));
+    calls.rotate_left(first);
+    calls.truncate(most);
+    calls
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::Millis;
+
+    use super::*;
+
+    #[test]
+    fn each_call_has_its_turn_whatever_comes_and_goes() {
+        let call = |n: i64| CallId::first_at(Millis::from_i64(n));
+        let calls = |some: &[i64]| some.iter().map(|n| call(*n)).collect::<Vec<_>>();
+        // The calls in memory, the last one of the look before, and the next ones.
+        let table: &[(&[i64], Option<i64>, &[i64])] = &[
+            (&[], None, &[]),
+            (&[], Some(3), &[]),
+            (&[1, 2], None, &[2, 1]),
+            (&[1, 2], Some(1), &[2, 1]),
+            (&[5, 3, 1, 4, 2], None, &[5, 4, 3]),
+            (&[5, 3, 1, 4, 2], Some(3), &[2, 1, 5]),
+            (&[5, 9, 1, 8, 2], Some(3), &[2, 1, 9]),
+            (&[9, 8, 7], Some(3), &[9, 8, 7]),
+            (&[1, 2, 3], Some(9), &[3, 2, 1]),
+        ];
+        for (there, last, next) in table {
+            let found = next_after(last.map(call), calls(there), 3);
+            assert_eq!(found, calls(next), "{there:?} after {last:?}");
+        }
     }
 }

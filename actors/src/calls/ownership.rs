@@ -22,7 +22,7 @@ use crate::{
 
 /// Calls per transaction.
 const CHUNK: u64 = 500;
-/// Finds owners of running calls by stepping through the partial index. A thousand calls of one owner cost as much as one.
+/// Finds owners of running calls by stepping through the index of running calls. A thousand calls of one owner cost as much as one.
 const OWNERS_WITHOUT_A_NODE: &str = "WITH RECURSIVE o(owner) AS ( \
         SELECT (SELECT c.owner FROM calls c WHERE c.outcome IS NULL ORDER BY c.owner, c.id LIMIT 1) \
         UNION ALL \
@@ -59,11 +59,12 @@ pub(super) async fn lost_owners(deps: &CallDeps) -> Result<Vec<String>, DbErr> {
     rows.iter().map(|row| row.try_get("", "owner")).collect()
 }
 
-/// Some running calls of an owner, except those of these tenants.
+/// Some running calls of an owner, except those of these tenants. `chunk` is 0 for the first ones.
 pub(super) async fn calls_of_owner(
     deps: &CallDeps,
     owner: &str,
     but_for: &BTreeSet<TenantId>,
+    chunk: u64,
 ) -> Result<Vec<CallOwnership>, DbErr> {
     let mut find = call::Entity::find();
     if !but_for.is_empty() {
@@ -71,7 +72,7 @@ pub(super) async fn calls_of_owner(
     }
     find.filter(call::unfinished())
         .filter(call::Column::Owner.eq(owner))
-        // The partial index's own order. Without it SQLite uses a larger index that covers every column.
+        // The order of the index of running calls. Without it SQLite uses a larger index that covers every column.
         .order_by_asc(call::Column::Owner)
         .order_by_asc(call::Column::Id)
         .select_only()
@@ -81,6 +82,7 @@ pub(super) async fn calls_of_owner(
             call::Column::Owner,
             call::Column::Epoch,
         ])
+        .offset(chunk * CHUNK)
         .limit(CHUNK)
         .into_model::<CallOwnership>()
         .all(deps.store.critical_reader())
@@ -114,9 +116,8 @@ async fn change_owner_of_unlocked(
         Err(error) if is_locked_out(&error) => error,
         taken => return taken.map(TakeOver::Calls),
     };
-    let tenants = some.iter().map(|call| call.tenant_id).collect();
     let calls: Vec<CallId> = some.iter().map(|call| call.id).collect();
-    let locked = commit::locked(&deps.store, &tenants, &calls).await?;
+    let locked = commit::locked_calls(&deps.store, &calls).await?;
     if locked.is_empty() {
         return Err(error);
     }
@@ -144,7 +145,7 @@ pub(super) async fn take_over_addressed(deps: &CallDeps, row: &call::Model) -> R
 pub(super) async fn give_back(deps: &CallDeps) -> Result<Vec<CallId>, DbErr> {
     let mut locked = BTreeSet::new();
     loop {
-        let mine = calls_of_owner(deps, &deps.node.id(), &locked).await?;
+        let mine = calls_of_owner(deps, &deps.node.id(), &locked, 0).await?;
         if mine.is_empty() {
             return Ok(Vec::new());
         }
@@ -155,14 +156,16 @@ pub(super) async fn give_back(deps: &CallDeps) -> Result<Vec<CallId>, DbErr> {
     }
 }
 
-/// Gives calls to a new owner if they are as read. Accounts are locked before holds and calls, as everywhere.
+/// Gives calls to a new owner if they are as read. No account is locked: it is busy while its tenant calls, and a chunk would wait
+/// for those of all its tenants.
 async fn change_owner(
     deps: &CallDeps,
     some: &[CallOwnership],
     owner: &str,
 ) -> Result<Vec<CallId>, DbErr> {
     let txn = deps.store.begin_critical_shared().await?;
-    ledger::lock(&txn, some.iter().map(|call| call.tenant_id)).await?;
+    let calls: Vec<CallId> = some.iter().map(|call| call.id).collect();
+    ledger::lock_holds(&txn, &calls).await?;
     let backend = txn.get_database_backend();
     let source = json_rows(
         backend,

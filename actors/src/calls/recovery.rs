@@ -30,6 +30,8 @@ use crate::{
 
 /// Calls per read.
 const CHUNK: usize = 500;
+/// Calls of which one look asks whether they are still owned here. A call with another owner stops at its next write anyway.
+const ASKED_MAX: usize = 4 * CHUNK;
 /// A younger call may still be on its way to its actor.
 const OPENING_MS: i64 = 120_000;
 
@@ -131,18 +133,43 @@ async fn end(deps: &CallDeps, node: &NodeRow) -> Result<bool, DbErr> {
 async fn take_up_lost_calls(calls: &CallRouter) -> Result<usize, DbErr> {
     let mut count = 0;
     let mut outcome = take_up_unread(calls).await.map(|read| count += read);
-    for owner in lost_owners(calls.deps()).await? {
-        let taken = take_up_calls_of(calls, &owner, &mut count).await;
+    let lost = lost_owners(calls.deps()).await?;
+    if lost.is_empty() {
+        return outcome.map(|()| count);
+    }
+    let place = place_among_nodes(calls.deps()).await?;
+    for owner in lost {
+        let taken = take_up_calls_of(calls, &owner, place, &mut count).await;
         outcome = outcome.and(taken);
     }
     outcome.map(|()| count)
 }
 
-async fn take_up_calls_of(calls: &CallRouter, owner: &str, count: &mut usize) -> Result<(), DbErr> {
+/// The number of living nodes that are older than this one.
+async fn place_among_nodes(deps: &CallDeps) -> Result<u64, DbErr> {
+    let nodes = nodes::all(deps.store.reader()).await?;
+    let me = deps.node.id();
+    let older = nodes
+        .iter()
+        .filter(|node| node.lease_until > node.now && *node.id < *me);
+    Ok(older.count() as u64)
+}
+
+/// Nodes that look at the same time begin with different chunks, so they do not wait for each other's locks.
+async fn take_up_calls_of(
+    calls: &CallRouter,
+    owner: &str,
+    place: u64,
+    count: &mut usize,
+) -> Result<(), DbErr> {
     let deps = calls.deps();
-    let mut locked = BTreeSet::new();
+    let (mut locked, mut chunk) = (BTreeSet::new(), place);
     loop {
-        let lost = calls_of_owner(deps, owner, &locked).await?;
+        let lost = calls_of_owner(deps, owner, &locked, chunk).await?;
+        if lost.is_empty() && chunk > 0 {
+            chunk = 0;
+            continue;
+        }
         if lost.is_empty() || !deps.node.acts() {
             return Ok(());
         }
@@ -275,7 +302,7 @@ pub(super) async fn let_go(calls: &CallRouter) -> Result<(), DbErr> {
         id: CallId,
     }
     let deps = calls.deps();
-    let here = calls.directory().stored();
+    let here = calls.directory().next_stored(ASKED_MAX);
     for chunk in here.chunks(CHUNK) {
         let rows: Vec<Row> = chunk.iter().map(|id| Row { id: *id }).collect();
         let backend = deps.store.backend();

@@ -78,12 +78,18 @@ fn shared_rows(tenants: &BTreeSet<TenantId>, calls: &[CallId]) -> Result<[Shared
 }
 
 /// The tenants whose account or event position, or the hold or row of one of these calls, is locked now. Does not wait.
-pub async fn locked(
+pub(super) async fn locked(
     store: &Store,
     tenants: &BTreeSet<TenantId>,
     calls: &[CallId],
 ) -> Result<BTreeSet<TenantId>, DbErr> {
     store.owners_of_locked(&shared_rows(tenants, calls)?).await
+}
+
+/// The tenants of those calls whose hold or row is locked now. Does not wait.
+pub async fn locked_calls(store: &Store, calls: &[CallId]) -> Result<BTreeSet<TenantId>, DbErr> {
+    let [_, _, holds, calls] = shared_rows(&BTreeSet::new(), calls)?;
+    store.owners_of_locked(&[holds, calls]).await
 }
 
 /// Queues for a tenant's rows and returns whether it got them.

@@ -38,7 +38,7 @@ pub use self::{
     actor::{BATCH_MAX, CreditLedger},
     booking::{CreditError, credit},
     call_writes::{CallUpdate, CallWrite, CommitEntry, EndedCallStats, Fence, StoredResponse},
-    locked::locked,
+    locked::locked_calls,
 };
 use crate::{
     events::outbox::EventRecipients,

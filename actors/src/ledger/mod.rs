@@ -22,7 +22,7 @@ use dikala_entities::{
 
 pub(crate) use self::booking::check;
 pub use self::{
-    statements::{lock, take_over},
+    statements::{lock_holds, take_over},
     verify::{Report, verify, verify_open},
 };
 

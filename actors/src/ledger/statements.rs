@@ -12,8 +12,7 @@ use dikala_entities::{
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, IdenStatic,
-    IntoActiveModel, Iterable, QueryFilter, QueryOrder, QuerySelect, Statement, Value,
-    sea_query::LockType,
+    IntoActiveModel, Iterable, QueryFilter, Statement, Value,
 };
 use serde_json::json;
 
@@ -97,20 +96,6 @@ fn accounts_and_holds(backend: DbBackend) -> String {
         named("h", holds.collect()),
         is_one_of(backend, "a.tenant_id", 1),
     )
-}
-
-/// Reads accounts and locks them until the transaction ends.
-async fn lock_accounts(
-    txn: &Transaction,
-    tenants: Vec<TenantId>,
-) -> Result<Vec<credit_account::Model>, DbErr> {
-    let mut select = credit_account::Entity::find()
-        .filter(credit_account::Column::TenantId.is_in(tenants))
-        .order_by_asc(credit_account::Column::TenantId);
-    if txn.get_database_backend() == DbBackend::Postgres {
-        select = select.lock(LockType::Update);
-    }
-    select.all(txn).await
 }
 
 /// Reads transactions that an earlier try may have written. It may return others of the same tenants, which does no harm.
@@ -275,19 +260,24 @@ pub(crate) fn announce(low: &LowBalance, now: Millis) -> NewEvent {
     NewEvent::new(low.tenant, None, now, now, &data)
 }
 
-/// Locks the accounts of these tenants until the transaction ends. All code locks accounts before holds and calls, in the order
-/// of their keys. So this waits for a batch that another node runs now, and cannot deadlock with it.
-pub async fn lock(txn: &Transaction, tenants: impl Iterator<Item = TenantId>) -> Result<(), DbErr> {
-    let tenants: BTreeSet<TenantId> = tenants.collect();
-    let tenants: Vec<TenantId> = tenants.into_iter().collect();
-    for chunk in tenants.chunks(CHUNK) {
-        lock_accounts(txn, chunk.to_vec()).await?;
+/// Locks the holds of these calls until the transaction ends, in the order of their keys. All code locks accounts, holds and calls
+/// in this order. So a transaction that changes holds and calls, and no account, waits for a batch and cannot deadlock with it.
+pub async fn lock_holds(txn: &Transaction, calls: &[CallId]) -> Result<(), DbErr> {
+    let backend = txn.get_database_backend();
+    if backend != DbBackend::Postgres {
+        return Ok(());
     }
-    Ok(())
+    let sql = format!(
+        "SELECT call_id FROM credit_holds WHERE {} ORDER BY call_id FOR UPDATE",
+        is_one_of(backend, "call_id", 1)
+    );
+    let values = [Value::from(json!(calls).to_string())];
+    let lock = Statement::from_sql_and_values(backend, sql, values);
+    txn.query_all_raw(lock).await.map(drop)
 }
 
 /// Gives the open holds of these calls to a new owner, with a new epoch. The caller changes the calls' own rows in the same
-/// transaction and has locked their tenants' accounts.
+/// transaction and has locked these holds.
 pub async fn take_over(txn: &Transaction, calls: &[CallId], owner: &str) -> Result<(), DbErr> {
     use sea_orm::{ExprTrait, sea_query::Expr};
     for chunk in calls.chunks(CHUNK) {

@@ -9,7 +9,7 @@ use dikala_entities::{TransactionType, credit_account};
 
 use super::*;
 use crate::ledger::{
-    lock, take_over,
+    lock_holds, take_over,
     tests::{LOW_THRESHOLD, NOW, account, adjust, admit, extend, owner, settle},
     verify,
 };
