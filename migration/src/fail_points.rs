@@ -22,7 +22,7 @@ const INDEX: Indexes = Indexes {
     name: "m20991231_999998_index",
     indexes: &[ConcurrentIndex {
         name: "calls_of_the_next_release",
-        on: "calls (of_the_next_release, id)",
+        on: "{ended_calls} (of_the_next_release, id)",
     }],
 };
 

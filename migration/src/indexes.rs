@@ -5,7 +5,7 @@ use sea_orm_migration::{
     sea_orm::{ConnectionTrait, DbBackend},
 };
 
-use super::state::rows;
+use super::{script::spelled, state::rows};
 
 /// A step that builds indexes. On PostgreSQL they are built concurrently, outside of a transaction, so the table can be read and
 /// written meanwhile. The next try starts an interrupted build again. Such a step is [`Additive`](super::Step::Additive).
@@ -17,7 +17,8 @@ pub(crate) struct Indexes {
 /// An index; never a unique one, which would refuse rows that an earlier release writes.
 pub(crate) struct ConcurrentIndex {
     pub(crate) name: &'static str,
-    /// Table, columns and condition, in SQL of both databases: `calls (tenant_id, id) WHERE outcome IS NULL`.
+    /// Table, columns and condition: `{ended_calls} (tenant_id, id) WHERE agent_id IS NOT NULL`. Words in braces are those of
+    /// [`Script`](super::script::Script). PostgreSQL builds none concurrently over a table with partitions.
     pub(crate) on: &'static str,
 }
 
@@ -51,7 +52,8 @@ impl MigrationTrait for Indexes {
 
 impl ConcurrentIndex {
     async fn build(&self, db: &impl ConnectionTrait, concurrently: bool) -> Result<(), DbErr> {
-        let Self { name, on } = self;
+        let name = self.name;
+        let on = spelled(self.on, db.get_database_backend());
         if !concurrently {
             let build = format!("CREATE INDEX IF NOT EXISTS {name} ON {on}");
             return db.execute_unprepared(&build).await.map(drop);

@@ -11,6 +11,16 @@ pub(crate) struct Script {
 /// Words of a script that the databases spell differently: the word in the script, then SQLite's words and PostgreSQL's.
 const WORDS: &[(&str, &str, &str)] = &[
     ("{bytes}", "BLOB", "BYTEA"),
+    // `calls` is one table on SQLite. On PostgreSQL it is two: one of running calls, and one of ended calls.
+    ("{key_of_calls}", "PRIMARY KEY", ""),
+    ("{by_status}", "", "PARTITION BY LIST (status)"),
+    ("{running_calls}", "calls", "running_calls"),
+    ("{ended_calls}", "calls", "ended_calls"),
+    (
+        "{parts_of_calls}",
+        include_str!("first/call_parts_sqlite.sql"),
+        include_str!("first/call_parts_postgres.sql"),
+    ),
     // Not in the write-ahead log: empty after a crash.
     ("{unlogged}", "", "UNLOGGED"),
     // Read by key ranges: SQLite stores the rows in key order, and in PostgreSQL a new row version fits in its page.
@@ -30,7 +40,7 @@ const WORDS: &[(&str, &str, &str)] = &[
         "WITH (fillfactor = 80, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.01, \
          autovacuum_analyze_threshold = 1000, autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05)",
     ),
-    // The rows of a page change together: half of it is kept for their new versions, which need no new index entries then.
+    // Half of each page is kept for new row versions.
     (
         "{growing_and_changing_often}",
         "",
@@ -39,18 +49,17 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-impl Script {
-    fn sql(&self, backend: DbBackend) -> String {
-        let mut sql = self.sql.to_owned();
-        for (word, sqlite, postgres) in WORDS {
-            let theirs = match backend {
-                DbBackend::Postgres => postgres,
-                _ => sqlite,
-            };
-            sql = sql.replace(word, theirs);
-        }
-        sql
+/// SQL with the words of this database.
+pub(crate) fn spelled(sql: &str, backend: DbBackend) -> String {
+    let mut sql = sql.to_owned();
+    for (word, sqlite, postgres) in WORDS {
+        let theirs = match backend {
+            DbBackend::Postgres => postgres,
+            _ => sqlite,
+        };
+        sql = sql.replace(word, theirs);
     }
+    sql
 }
 
 impl MigrationName for Script {
@@ -71,7 +80,7 @@ impl MigrationTrait for Script {
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         let db = manager.get_connection();
-        let sql = self.sql(manager.get_database_backend());
+        let sql = spelled(self.sql, manager.get_database_backend());
         db.execute_unprepared(&sql).await.map(drop)
     }
 }

@@ -153,7 +153,7 @@ async fn a_killed_build_of_an_index_is_begun_anew() {
         name: "m20991231_999999_index",
         indexes: &[ConcurrentIndex {
             name: "calls_killed_build",
-            on: "calls (ai_cost_idr, id)",
+            on: "{ended_calls} (ai_cost_idr, id)",
         }],
     };
     let Some(place) = postgres::TestDatabase::migrated() else {

@@ -111,7 +111,7 @@ struct BridgeCalls {
     calls: i64,
 }
 
-/// The number of running calls per bridge. The order is that of a partial index on such calls, so that both
+/// The number of running calls per bridge. The order is that of an index on such calls, so that both
 /// databases use it.
 async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr> {
     let sql = "SELECT bridge_id, COUNT(*) AS calls FROM (SELECT bridge_id FROM calls \

@@ -36,7 +36,8 @@ const OLDEST_DAYS: i64 = 20;
 /// The number of tenants that one statement inserts.
 const TENANTS_AT_ONCE: i64 = 500;
 /// Tables that are filled here, and whose indexes are built afterwards.
-const FILLED: &str = "'calls', 'events', 'deliveries', 'credit_holds', 'credit_transactions'";
+const FILLED: &str =
+    "'calls', 'ended_calls', 'events', 'deliveries', 'credit_holds', 'credit_transactions'";
 
 /// True if stores should be large.
 pub fn wanted() -> bool {

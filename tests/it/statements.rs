@@ -18,7 +18,7 @@ async fn a_statement_that_reads_a_whole_table_is_found(
         statements::scans(url, vec![statements::LoggedStatement(sql)])
     };
     for whole in [
-        "SELECT id FROM calls WHERE status IN ($1, $2) AND owner = $3 AND started_at < $4",
+        "SELECT id FROM calls WHERE owner = $1 AND started_at < $2",
         "SELECT COUNT(*) FROM deliveries WHERE status = $1",
         "SELECT d.id FROM deliveries AS d WHERE d.call_id = $1",
         "DELETE FROM events WHERE occurred_at < $1",

@@ -232,7 +232,8 @@ async fn find(store: &Store, rings: &[&RingingCall]) -> Result<Vec<LookUpResult>
     let sql = format!(
         "WITH reported(place, bridge, bridge_call, did) AS (VALUES {reported}) \
          SELECT CAST(reported.place AS BIGINT) AS place, \
-         (SELECT c.id FROM calls c WHERE c.bridge_id = reported.bridge AND c.bridge_call_id = reported.bridge_call) AS known, \
+         (SELECT c.id FROM calls c WHERE c.bridge_id = reported.bridge AND c.bridge_call_id = reported.bridge_call \
+         LIMIT 1) AS known, \
          n.id AS number, n.is_active AS number_active, t.id AS tenant, t.plan AS plan, t.suspended_at AS suspended_at, \
          t.max_concurrent_calls AS max_concurrent, a.id AS agent, a.version AS agent_version, v.hash AS agent_hash, \
          a.is_active AS agent_active \

@@ -245,9 +245,10 @@ pub fn took_too_long(error: &DbErr) -> bool {
     says(error, &["57014", "9"])
 }
 
-/// True if a statement did not find the rows as they were: its guard failed, or a new row's key is taken.
+/// True if a statement did not find the rows as they were: its guard failed, a new row's key is taken, or a call that it waited
+/// for has ended, which moves it to another partition (40001).
 pub(super) fn found_other_rows(error: &DbErr) -> bool {
-    says(error, &[GUARD_CODE, "23505", "1555", "2067"])
+    says(error, &[GUARD_CODE, "23505", "1555", "2067", "40001"])
 }
 
 fn says(error: &DbErr, codes: &[&str]) -> bool {

@@ -125,7 +125,7 @@ impl Store {
         let may = "(WITH tables AS ( \
                       SELECT c.oid, c.relname = 'seaql_migrations' AS record, c.relowner AS owner \
                       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-                      WHERE c.relkind = 'r' AND n.nspname = current_schema()) \
+                      WHERE c.relkind IN ('r', 'p') AND n.nspname = current_schema()) \
                     SELECT COALESCE(bool_and(has_table_privilege(oid, 'SELECT') AND (record OR \
                       has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') \
                       AND has_table_privilege(oid, 'DELETE'))), true) \

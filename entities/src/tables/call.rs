@@ -17,7 +17,7 @@ pub struct Model {
     pub id: CallId,
     pub tenant_id: TenantId,
     pub bridge_id: BridgeId,
-    /// The bridge's own id; unique per bridge.
+    /// The bridge's own id; unique per bridge. The statement that inserts the row keeps it so.
     pub bridge_call_id: String,
     pub phone_number_id: PhoneNumberId,
     pub agent_id: Option<AgentId>,
@@ -60,7 +60,7 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// Running calls, found in the partial indexes for them. The column `outcome` is made from `status` by the database, and is
+/// Running calls: those in the partition of running calls on PostgreSQL, and in partial indexes on SQLite. The column `outcome` is made from `status` by the database, and is
 /// read by conditions only.
 pub fn unfinished() -> SimpleExpr {
     Expr::cust("outcome IS NULL")

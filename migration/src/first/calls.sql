@@ -1,7 +1,7 @@
 -- Calls, and what is known of them.
 
 CREATE TABLE calls (
-    id TEXT NOT NULL PRIMARY KEY,
+    id TEXT NOT NULL {key_of_calls},
     tenant_id TEXT NOT NULL,
     bridge_id TEXT NOT NULL,
     bridge_call_id TEXT NOT NULL,
@@ -11,8 +11,7 @@ CREATE TABLE calls (
     caller_number TEXT NOT NULL,
     callee_number TEXT NOT NULL,
     status TEXT NOT NULL,
-    -- NULL while the call runs. No index contains `status`, so a call that is answered changes none: PostgreSQL would otherwise write
-    -- an entry into every index.
+    -- NULL while the call runs. On SQLite no index contains `status`, so an answer writes no index.
     outcome TEXT GENERATED ALWAYS AS (CASE WHEN status IN ('ringing', 'answered') THEN NULL ELSE status END) STORED,
     owner TEXT NOT NULL,
     epoch BIGINT NOT NULL,
@@ -32,26 +31,24 @@ CREATE TABLE calls (
     transcript_summary TEXT,
     metadata TEXT NOT NULL,
     settings TEXT
-) {growing_and_changing_often};
-CREATE UNIQUE INDEX calls_bridge_call ON calls (bridge_id, bridge_call_id);
-CREATE INDEX calls_running ON calls (owner, id) WHERE outcome IS NULL;
-CREATE INDEX calls_running_bridge ON calls (bridge_id, id) WHERE outcome IS NULL;
-CREATE INDEX calls_agent_version ON calls (agent_id, agent_version) WHERE agent_version IS NOT NULL;
+) {by_status};
+{parts_of_calls};
 -- For any two filters of the list. Calls without a caller's number (`anonymous`, `erased`) are many; a caller with a number has
 -- few, which add nothing to the indexes of nameless calls.
-CREATE INDEX calls_tenant ON calls (tenant_id, started_at DESC, id DESC);
-CREATE INDEX calls_tenant_outcome ON calls (tenant_id, outcome, started_at DESC, id DESC);
-CREATE INDEX calls_tenant_agent ON calls (tenant_id, agent_id, started_at DESC, id DESC);
-CREATE INDEX calls_tenant_number ON calls (tenant_id, phone_number_id, started_at DESC, id DESC);
-CREATE INDEX calls_tenant_caller ON calls (tenant_id, caller_number, started_at DESC, id DESC);
-CREATE INDEX calls_tenant_agent_number ON calls (tenant_id, agent_id, phone_number_id, started_at DESC, id DESC);
-CREATE INDEX calls_agent_outcome ON calls (tenant_id, agent_id, outcome, started_at DESC, id DESC) WHERE outcome IS NOT NULL;
-CREATE INDEX calls_number_outcome ON calls (tenant_id, phone_number_id, outcome, started_at DESC, id DESC) WHERE outcome IS NOT NULL;
-CREATE INDEX calls_nameless_agent ON calls (tenant_id, caller_number, agent_id, started_at DESC, id DESC)
+CREATE INDEX calls_agent_version ON {ended_calls} (agent_id, agent_version) WHERE agent_version IS NOT NULL;
+CREATE INDEX calls_tenant ON {ended_calls} (tenant_id, started_at DESC, id DESC);
+CREATE INDEX calls_tenant_outcome ON {ended_calls} (tenant_id, outcome, started_at DESC, id DESC);
+CREATE INDEX calls_tenant_agent ON {ended_calls} (tenant_id, agent_id, started_at DESC, id DESC);
+CREATE INDEX calls_tenant_number ON {ended_calls} (tenant_id, phone_number_id, started_at DESC, id DESC);
+CREATE INDEX calls_tenant_caller ON {ended_calls} (tenant_id, caller_number, started_at DESC, id DESC);
+CREATE INDEX calls_tenant_agent_number ON {ended_calls} (tenant_id, agent_id, phone_number_id, started_at DESC, id DESC);
+CREATE INDEX calls_agent_outcome ON {ended_calls} (tenant_id, agent_id, outcome, started_at DESC, id DESC) WHERE outcome IS NOT NULL;
+CREATE INDEX calls_number_outcome ON {ended_calls} (tenant_id, phone_number_id, outcome, started_at DESC, id DESC) WHERE outcome IS NOT NULL;
+CREATE INDEX calls_nameless_agent ON {ended_calls} (tenant_id, caller_number, agent_id, started_at DESC, id DESC)
     WHERE substr(caller_number, 1, 1) <> '+';
-CREATE INDEX calls_nameless_number ON calls (tenant_id, caller_number, phone_number_id, started_at DESC, id DESC)
+CREATE INDEX calls_nameless_number ON {ended_calls} (tenant_id, caller_number, phone_number_id, started_at DESC, id DESC)
     WHERE substr(caller_number, 1, 1) <> '+';
-CREATE INDEX calls_nameless_outcome ON calls (tenant_id, caller_number, outcome, started_at DESC, id DESC)
+CREATE INDEX calls_nameless_outcome ON {ended_calls} (tenant_id, caller_number, outcome, started_at DESC, id DESC)
     WHERE substr(caller_number, 1, 1) <> '+' AND outcome IS NOT NULL;
 
 CREATE TABLE transcripts (

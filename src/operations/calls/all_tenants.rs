@@ -208,7 +208,7 @@ impl Filter {
             .add_option(self.to.map(|to| Column::StartedAt.lt(to)))
     }
 
-    /// Running calls, newest first. The order of the query is that of a partial index on such calls, so that both
+    /// Running calls, newest first. The order of the query is that of an index on such calls, so that both
     /// databases use it.
     async fn live(&self, context: &OperationContext) -> Result<Vec<CallId>, DbErr> {
         let mut found: Vec<(Millis, CallId)> = context

@@ -136,6 +136,11 @@ impl CallUpdate {
     }
 }
 
+/// On PostgreSQL no unique index spans running and ended calls. The look at both is exact for a tenant: every ring also changes the
+/// tenant's row of `event_positions`, so of two at the same time the second one sees the first, or changes nothing.
+const IF_NEW: &str = "AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.bridge_id = rows.bridge_id \
+                      AND c.bridge_call_id = rows.bridge_call_id) ON CONFLICT DO NOTHING";
+
 /// The writes of a batch's entries, without their events.
 pub(crate) fn writes(entries: &[&CommitEntry]) -> Result<Vec<BatchWrite>, DbErr> {
     let (mut inserts, mut updates) = (Vec::new(), Vec::new());
@@ -157,8 +162,9 @@ pub(crate) fn writes(entries: &[&CommitEntry]) -> Result<Vec<BatchWrite>, DbErr>
             audits.push(audit.clone().into_active_model());
         }
     }
+    has_no_twins(entries)?;
     Ok(vec![
-        BatchWrite::insert(inserts, "ON CONFLICT DO NOTHING")?,
+        BatchWrite::insert(inserts, IF_NEW)?,
         update_calls(updates),
         lock_calls(entries),
         BatchWrite::insert(
@@ -170,6 +176,21 @@ pub(crate) fn writes(entries: &[&CommitEntry]) -> Result<Vec<BatchWrite>, DbErr>
         answers::write(entries.iter().filter_map(|entry| entry.answer.as_ref())),
         stats::write(entries.iter().filter_map(|entry| entry.counted.as_ref())),
     ])
+}
+
+/// Fails if two entries of a batch open a call for the same id of a bridge. One statement would not see both; after the failure
+/// they are written apart.
+fn has_no_twins(entries: &[&CommitEntry]) -> Result<(), DbErr> {
+    let mut opened = HashSet::new();
+    for entry in entries {
+        if let Some(CallWrite::Insert(call)) = &entry.call
+            && !opened.insert((call.bridge_id, &call.bridge_call_id))
+        {
+            let reason = "a batch has two calls with the same id of their bridge";
+            return Err(DbErr::Custom(reason.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Ordered by call id, the same order as in a take-over at start; another order would deadlock with it.
