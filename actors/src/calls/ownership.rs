@@ -34,7 +34,7 @@ const OWNERS_WITHOUT_A_NODE: &str = "WITH RECURSIVE o(owner) AS ( \
 /// A running call and its owner, as read.
 #[derive(Clone, Debug, Serialize, FromQueryResult)]
 pub(super) struct CallOwnership {
-    id: CallId,
+    pub(super) id: CallId,
     tenant_id: TenantId,
     owner: String,
     epoch: i64,
@@ -59,16 +59,20 @@ pub(super) async fn lost_owners(deps: &CallDeps) -> Result<Vec<String>, DbErr> {
     rows.iter().map(|row| row.try_get("", "owner")).collect()
 }
 
-/// Some running calls of an owner, except those of these tenants. `chunk` is 0 for the first ones.
+/// Some running calls of an owner, in the order of their ids, except those of these tenants. They are those after the call `after`
+/// and after further `skipped` chunks.
 pub(super) async fn calls_of_owner(
     deps: &CallDeps,
     owner: &str,
     but_for: &BTreeSet<TenantId>,
-    chunk: u64,
+    (after, skipped): (Option<CallId>, u64),
 ) -> Result<Vec<CallOwnership>, DbErr> {
     let mut find = call::Entity::find();
     if !but_for.is_empty() {
         find = find.filter(call::Column::TenantId.is_not_in(but_for.iter().copied()));
+    }
+    if let Some(after) = after {
+        find = find.filter(call::Column::Id.gt(after));
     }
     find.filter(call::unfinished())
         .filter(call::Column::Owner.eq(owner))
@@ -82,7 +86,7 @@ pub(super) async fn calls_of_owner(
             call::Column::Owner,
             call::Column::Epoch,
         ])
-        .offset(chunk * CHUNK)
+        .offset(skipped * CHUNK)
         .limit(CHUNK)
         .into_model::<CallOwnership>()
         .all(deps.store.critical_reader())
@@ -145,7 +149,7 @@ pub(super) async fn take_over_addressed(deps: &CallDeps, row: &call::Model) -> R
 pub(super) async fn give_back(deps: &CallDeps) -> Result<Vec<CallId>, DbErr> {
     let mut locked = BTreeSet::new();
     loop {
-        let mine = calls_of_owner(deps, &deps.node.id(), &locked, 0).await?;
+        let mine = calls_of_owner(deps, &deps.node.id(), &locked, (None, 0)).await?;
         if mine.is_empty() {
             return Ok(Vec::new());
         }

@@ -155,7 +155,9 @@ async fn place_among_nodes(deps: &CallDeps) -> Result<u64, DbErr> {
     Ok(older.count() as u64)
 }
 
-/// Nodes that look at the same time begin with different chunks, so they do not wait for each other's locks.
+/// Goes through the calls of an owner until none is left. Each of several nodes leaves as many chunks to the others as there are
+/// older nodes, so they do not wait for each other's locks. The index keeps entries of calls that were taken, so the search goes
+/// on where it was.
 async fn take_up_calls_of(
     calls: &CallRouter,
     owner: &str,
@@ -163,16 +165,18 @@ async fn take_up_calls_of(
     count: &mut usize,
 ) -> Result<(), DbErr> {
     let deps = calls.deps();
-    let (mut locked, mut chunk) = (BTreeSet::new(), place);
+    let mut locked = BTreeSet::new();
+    let mut from = (None, place);
     loop {
-        let lost = calls_of_owner(deps, owner, &locked, chunk).await?;
-        if lost.is_empty() && chunk > 0 {
-            chunk = 0;
+        let lost = calls_of_owner(deps, owner, &locked, from).await?;
+        if lost.is_empty() && from != (None, 0) {
+            from = (None, 0);
             continue;
         }
-        if lost.is_empty() || !deps.node.acts() {
+        let Some(last) = lost.last().filter(|_| deps.node.acts()) else {
             return Ok(());
-        }
+        };
+        from.0 = Some(last.id);
         let had_unread = calls.has_unread();
         // Stays set until they are read. If the read fails, or the commit's answer is lost, they would not be found again
         // otherwise.

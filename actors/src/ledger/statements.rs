@@ -22,9 +22,6 @@ use super::{
 };
 use crate::events::{outbox::NewEvent, payload::Payload};
 
-/// Identifiers bound in one statement.
-const CHUNK: usize = 500;
-
 /// The rows of a batch before its plan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowsBefore {
@@ -279,18 +276,17 @@ pub async fn lock_holds(txn: &Transaction, calls: &[CallId]) -> Result<(), DbErr
 /// Gives the open holds of these calls to a new owner, with a new epoch. The caller changes the calls' own rows in the same
 /// transaction and has locked these holds.
 pub async fn take_over(txn: &Transaction, calls: &[CallId], owner: &str) -> Result<(), DbErr> {
-    use sea_orm::{ExprTrait, sea_query::Expr};
-    for chunk in calls.chunks(CHUNK) {
-        credit_hold::Entity::update_many()
-            .col_expr(credit_hold::Column::Owner, Expr::value(owner))
-            .col_expr(
-                credit_hold::Column::Epoch,
-                Expr::col(credit_hold::Column::Epoch).add(1),
-            )
-            .filter(credit_hold::Column::CallId.is_in(chunk.iter().copied()))
-            .filter(credit_hold::Column::SettledAt.is_null())
-            .exec(txn)
-            .await?;
-    }
-    Ok(())
+    let backend = txn.get_database_backend();
+    let second = match backend {
+        DbBackend::Postgres => "$2",
+        _ => "?2",
+    };
+    // `settled_at IS NULL` would let the database read all open holds by their partial index.
+    let sql = format!(
+        "UPDATE credit_holds SET owner = {second}, epoch = epoch + 1 WHERE {} AND COALESCE(settled_at, 0) = 0",
+        is_one_of(backend, "call_id", 1)
+    );
+    let values = [Value::from(json!(calls).to_string()), owner.into()];
+    let change = Statement::from_sql_and_values(backend, sql, values);
+    txn.execute_raw(change).await.map(drop)
 }

