@@ -65,10 +65,10 @@ impl SdpSession {
 
     /// Offers everything that we support.
     pub fn offer(&mut self) -> String {
-        let mut text = sdp::offer(&self.local());
+        let mut text = shaped(&sdp::offer(&self.local()), &self.said);
         if !self.said.is_empty() && text != self.said {
             self.version += 1;
-            text = sdp::offer(&self.local());
+            text = shaped(&sdp::offer(&self.local()), &self.said);
         }
         self.said.clone_from(&text);
         text
@@ -97,6 +97,42 @@ impl SdpSession {
             session: self.id,
             version: self.version,
             username: self.username,
+        }
+    }
+}
+
+/// Our offer with as many streams as our last description, in its order, because streams cannot be removed (RFC 3264, 8). Streams
+/// that were refused stay refused.
+fn shaped(offer: &str, said: &str) -> String {
+    let Some(at) = offer.find("m=audio ").filter(|_| !said.is_empty()) else {
+        return offer.to_owned();
+    };
+    let (mut text, audio) = (offer[..at].to_owned(), &offer[at..]);
+    for line in said.lines().filter(|line| line.starts_with("m=")) {
+        match line.split(' ').nth(1) {
+            Some("0") => text.extend([line, "\r\n"]),
+            _ => text.push_str(audio),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shaped;
+
+    #[test]
+    fn a_later_offer_keeps_refused_streams() {
+        let offer = "v=0\r\nm=audio 4000 RTP/AVP 8 0\r\na=sendrecv\r\n";
+        for (said, expected) in [
+            ("", offer),
+            ("v=0\r\nm=audio 4000 RTP/AVP 8\r\na=recvonly\r\n", offer),
+            (
+                "v=0\r\nm=video 0 RTP/AVP 96\r\nm=audio 4000 RTP/AVP 8\r\na=sendrecv\r\nm=audio 0 RTP/SAVP 0\r\n",
+                "v=0\r\nm=video 0 RTP/AVP 96\r\nm=audio 4000 RTP/AVP 8 0\r\na=sendrecv\r\nm=audio 0 RTP/SAVP 0\r\n",
+            ),
+        ] {
+            assert_eq!(shaped(offer, said), expected, "{said}");
         }
     }
 }

@@ -90,8 +90,14 @@ struct Server {
     origin: Option<String>,
     acknowledged: Arc<Notify>,
     cancelled: Arc<Notify>,
-    /// The final response was sent, so a CANCEL comes too late.
-    over: bool,
+    /// The status of the final response, after which a CANCEL comes too late.
+    ended: Option<u16>,
+}
+
+impl Server {
+    fn is_refused(&self) -> bool {
+        self.ended.is_some_and(|status| status >= 300)
+    }
 }
 
 /// The decision about a received request.
@@ -203,7 +209,7 @@ impl Transactions {
             origin,
             acknowledged: acknowledged.clone(),
             cancelled: cancelled.clone(),
-            over: false,
+            ended: None,
         };
         servers.insert(key.clone(), server);
         RequestArrival::New(Responder {
@@ -218,13 +224,14 @@ impl Transactions {
         })
     }
 
-    /// Handles the ACK of a refusal. The same request over another route is a retry after that, not a merged request.
+    /// Handles the ACK of a refusal. The same request over another route is a retry after that, not a merged request. False for
+    /// the ACK of a 2xx, which belongs to its call, whatever branch it has (RFC 6026, 7.1).
     pub fn acknowledged(&self, key: &str) -> bool {
         let mut servers = self.servers();
         let Servers {
             by_key, by_origin, ..
         } = &mut *servers;
-        let Some(server) = by_key.get_mut(key).filter(|server| server.over) else {
+        let Some(server) = by_key.get_mut(key).filter(|server| server.is_refused()) else {
             return false;
         };
         server.acknowledged.notify_one();
@@ -238,7 +245,7 @@ impl Transactions {
     pub fn cancel(&self, key: &str) -> bool {
         let servers = self.servers();
         let found = servers.by_key.get(key);
-        if let Some(server) = found.filter(|server| !server.over) {
+        if let Some(server) = found.filter(|server| server.ended.is_none()) {
             server.cancelled.notify_one();
         }
         found.is_some()
@@ -257,7 +264,8 @@ impl Transactions {
 
     /// Remembers a response for retransmissions. Over TCP and TLS nothing is retransmitted, so a request other than INVITE is
     /// forgotten with its final response (RFC 3261, 17.2.2, timer J).
-    fn sent(&self, key: &str, bytes: &[u8], is_final: bool) {
+    fn sent(&self, key: &str, bytes: &[u8], status: u16) {
+        let is_final = status >= 200;
         let mut servers = self.servers();
         let Some(server) = servers.by_key.get_mut(key) else {
             return;
@@ -268,7 +276,7 @@ impl Transactions {
         }
         server.last = Some(bytes.to_vec());
         if is_final {
-            server.over = true;
+            server.ended = Some(status);
             server.until = Instant::now() + GIVEN_UP;
         }
     }
@@ -432,7 +440,7 @@ impl Responder {
     pub fn send(&self, response: &SipResponse) {
         let bytes = response.to_bytes();
         let is_final = response.status >= 200;
-        self.transactions.sent(&self.key, &bytes, is_final);
+        self.transactions.sent(&self.key, &bytes, response.status);
         self.flow.send(&bytes);
         if is_final && response.status >= 300 && self.is_invite && !self.flow.is_reliable() {
             tokio::spawn(repeat_refusal(

@@ -341,3 +341,36 @@ async fn odd_addresses_lead_back() {
         "{via}"
     );
 }
+
+/// Old phones, and those of RFC 2543, acknowledge an answer with the branch of their INVITE.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_acknowledged_whatever_the_branch_of_the_ack() {
+    for branch in ["z9hG4bK", ""] {
+        let bench = TestEdge::new(CallBehaviour::Echo).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        let invite = phone.request("INVITE", "", &offer(40_000));
+        phone.send(&invite.replace("z9hG4bK", branch)).await;
+        phone.answered("SIP/2.0 200").await;
+        let ack = phone.written("ACK", "", "");
+        phone.send(&ack.replace("z9hG4bK", branch)).await;
+        eventually("it is acknowledged", || bench.saw(&LegEvent::Answered)).await;
+        phone.hang_up().await;
+    }
+}
+
+/// A description may not lose streams in a call (RFC 3264, 8).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_offer_of_ours_keeps_the_streams_of_the_first() {
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let video = "m=video 40002 RTP/AVP 96\r\na=rtpmap:96 VP8/90000\r\n";
+    phone.call("", &(offer(40_000) + video)).await;
+    phone.ask("INVITE", "", "").await;
+    let answer = phone.answered("SIP/2.0 200").await;
+    let streams: Vec<_> = answer.match_indices("\r\nm=").collect();
+    assert_eq!(streams.len(), 2, "{answer}");
+    assert!(answer.ends_with("\r\nm=video 0 RTP/AVP 96\r\n"), "{answer}");
+    let refused = video.replace("40002", "0");
+    phone.acknowledge(&(offer(40_000) + &refused)).await;
+    phone.hang_up().await;
+}
