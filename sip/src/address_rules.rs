@@ -127,9 +127,7 @@ mod tests {
         let trunk = Trunk {
             name: "here".to_owned(),
             addresses: vec!["127.0.0.1/32".parse().expect("a net")],
-            credentials: None,
-            register: None,
-            prefix: None,
+            ..Trunk::default()
         };
         let listed = [trunk];
         for (to, source, trunks, may) in [

@@ -13,6 +13,7 @@ mod call;
 mod dialog;
 mod digest;
 mod edge;
+mod identities;
 pub mod leg;
 mod limits;
 mod lines;

@@ -97,9 +97,7 @@ mod tests {
         let trunk = Trunk {
             name: "carrier".to_owned(),
             addresses: vec!["192.0.2.0/24".parse().expect("a net")],
-            credentials: None,
-            register: None,
-            prefix: None,
+            ..Trunk::default()
         };
         let registrars = Registrars::default();
         registrars.add("carrier", "198.51.100.1:5060".parse().expect("an address"));

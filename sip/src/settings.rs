@@ -1,6 +1,6 @@
 //! Settings of the edge, as plain types. The program that starts it reads and checks them.
 
-use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 use ipnet::IpNet;
 
@@ -57,7 +57,7 @@ pub enum Srtp {
 }
 
 /// A carrier, PBX or phone that may call.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Trunk {
     pub name: String,
     /// Source addresses that need no digest.
@@ -68,9 +68,13 @@ pub struct Trunk {
     pub register: Option<RegisterSettings>,
     /// Put before national numbers, without their leading zero: `+62` turns `0812…` and `812…` into `+62812…`.
     pub prefix: Option<String>,
+    /// The called number of every call, in E.164.
+    pub number: Option<String>,
+    /// Extensions, and the called number in E.164 that each stands for.
+    pub extensions: BTreeMap<String, String>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Credentials {
     pub username: String,
     pub password: String,
@@ -84,7 +88,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct RegisterSettings {
     /// `sip:host[:port][;transport=…]`
     pub registrar: String,

@@ -39,9 +39,7 @@ mod tests {
         Trunk {
             name: name.to_owned(),
             addresses: nets.iter().map(|net| net.parse().expect("a net")).collect(),
-            credentials: None,
-            register: None,
-            prefix: None,
+            ..Trunk::default()
         }
     }
 

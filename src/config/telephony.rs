@@ -375,6 +375,7 @@ impl TrunkTable {
             credentials,
             register,
             prefix: self.prefix.clone(),
+            ..Trunk::default()
         })
     }
 }
@@ -424,6 +425,7 @@ impl RegisterTable {
                 password: self.password.clone(),
             },
             expires_seconds,
+            ..RegisterSettings::default()
         })
     }
 }

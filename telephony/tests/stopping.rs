@@ -24,13 +24,12 @@ async fn a_bridge_that_stops_takes_itself_off_its_registrars() {
             password: "rahasia".to_owned(),
         },
         expires_seconds: 120,
+        ..RegisterSettings::default()
     };
     let registered = Trunk {
         name: "here".to_owned(),
-        addresses: Vec::new(),
-        credentials: None,
         register: Some(register),
-        prefix: None,
+        ..Trunk::default()
     };
     let settings = BridgeSettings {
         sip: SipSettings {

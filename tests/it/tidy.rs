@@ -57,6 +57,7 @@ const PURE: &[&str] = &[
     "sip/src/digest/mod.rs",
     "sip/src/limits",
     "sip/src/lines/line_counts.rs",
+    "sip/src/identities.rs",
     "sip/src/media",
     "sip/src/message",
     "sip/src/numbers.rs",

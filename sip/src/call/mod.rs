@@ -39,8 +39,7 @@ use crate::{
         playout::MARKS_MAX,
         sdp::{MediaTerms, codec_name},
     },
-    message::{Headers, NameAddr, SipRequest, SipResponse},
-    numbers,
+    message::{Headers, SipRequest, SipResponse},
     settings::Trunk,
     shared::{ALLOW, RETRY_AFTER_SECONDS, SUPPORTED, Shared},
     statistics::count,
@@ -404,19 +403,4 @@ struct Repeat {
     next: Instant,
     wait: Duration,
     until: Instant,
-}
-
-/// The caller's number: the identity asserted by a trusted trunk, else the peer's From.
-pub fn caller_number(request: &SipRequest, trunk: &Trunk, trusted: bool) -> String {
-    let user = |name: &str| {
-        let addresses = request.headers.list(name);
-        let mut users = addresses.iter().filter_map(|address| {
-            let address: NameAddr = address.parse().ok()?;
-            (!address.uri.user.is_empty()).then_some(address.uri.user)
-        });
-        users.next()
-    };
-    let asserted = trusted.then(|| user("P-Asserted-Identity")).flatten();
-    let says = asserted.or_else(|| user("From")).unwrap_or_default();
-    numbers::caller(&says, trunk.prefix.as_deref())
 }

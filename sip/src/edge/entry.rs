@@ -19,14 +19,15 @@ use super::{
 use crate::{
     call::{self, CallParties},
     dialog::open_dialogs::DialogMessage,
+    identities,
     leg::OfferedCall,
     limits::rate_limit::{RateLimit, RateLimiter},
     lines::ALL_TAKEN,
     message::{
-        BrokenMessage, Method, NameAddr, SipMessage, SipRequest, SipResponse, Via, check, parse,
+        BrokenMessage, Method, SipMessage, SipRequest, SipResponse, Via, check, parse,
         take_sdp,
     },
-    numbers::{self, Number},
+    numbers::Number,
     settings::Trunk,
     shared::{ACCEPT, ALLOW, SUPPORTED, Shared, token},
     statistics::count,
@@ -334,7 +335,7 @@ impl EdgeEntry {
         let caller = CallParties {
             trunk: trunk.clone(),
             did,
-            number: call::caller_number(request, trunk, trusted),
+            number: identities::caller_number(request, trunk, trusted),
             is_trunk_itself: trusted,
         };
         call::begin(&self.shared, line, caller, request, reply, &self.incoming);
@@ -394,17 +395,9 @@ impl EdgeEntry {
     }
 }
 
-/// The called number, from the Request-URI, or from To if that has none.
+/// The called number; or a refusal, if there is none.
 fn called(request: &SipRequest, trunk: &Trunk) -> Result<String, StatelessResponse> {
-    let prefix = trunk.prefix.as_deref();
-    let mut number = numbers::e164(&request.uri.user, prefix);
-    if number == Number::None {
-        let to = request.headers.get("To").and_then(|to| to.parse().ok());
-        number = to.map_or(Number::None, |to: NameAddr| {
-            numbers::e164(&to.uri.user, prefix)
-        });
-    }
-    let (status, phrase) = match number {
+    let (status, phrase) = match identities::called_number(request, trunk) {
         Number::E164(did) => return Ok(did),
         Number::Incomplete => (484, "Address Incomplete"),
         Number::None => (404, "Not Found"),

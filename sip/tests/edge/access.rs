@@ -145,6 +145,7 @@ async fn numbers_are_made_e164_and_only_trusted_trunks_assert_who_calls() {
     let bench = TestEdge::new(CallBehaviour::Ring).await;
     let asserted =
         "P-Asserted-Identity: \"Shop, \\\"A\\\"\" <sip:02150009999@trunk>, <tel:+622150009999>\r\n";
+    let withheld = format!("{asserted}Privacy: id\r\n");
     for (did, from, extra, expected) in [
         (
             "021-5000-1000",
@@ -163,6 +164,12 @@ async fn numbers_are_made_e164_and_only_trusted_trunks_assert_who_calls() {
             "anonymous",
             asserted,
             ("+622150001000", "+622150009999"),
+        ),
+        (
+            "+622150001000",
+            "08123456789",
+            withheld.as_str(),
+            ("+622150001000", "anonymous"),
         ),
     ] {
         let mut phone = ScriptedPhone::udp(bench.udp()).await;

@@ -73,6 +73,7 @@ async fn registering(socket: &UdpSocket) -> (TestEdge, ScriptedPhone) {
             password: "rahasia".to_owned(),
         },
         expires_seconds: 600,
+        ..RegisterSettings::default()
     };
     let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
         sip.trunks[0].register = Some(register)

@@ -23,3 +23,4 @@ mod registering;
 mod secured;
 mod strangers;
 mod support;
+mod trunk_options;

@@ -215,6 +215,7 @@ async fn we_register_at_kamailio_and_calls_come_through_it() {
                 password: password.to_owned(),
             },
             expires_seconds: 120,
+            ..RegisterSettings::default()
         };
         let bench = TestEdge::with(CallBehaviour::HangUp, 10, |sip| {
             sip.trunks = TestEdge::of_users();

@@ -25,6 +25,7 @@ fn registering(socket: &UdpSocket) -> Trunk {
                 password: "rahasia".to_owned(),
             },
             expires_seconds: 120,
+            ..RegisterSettings::default()
         }),
         ..trunk()
     }

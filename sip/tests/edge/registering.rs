@@ -5,7 +5,7 @@ use dikala_testkit::phone::registrar;
 use tokio::{net::UdpSocket, sync::mpsc, time::timeout};
 
 use crate::support::{
-    CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, flood, header, offer,
+    CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, flood, header, offer, trunk,
 };
 
 fn at(registrar: String, expires_seconds: u32) -> RegisterSettings {
@@ -16,6 +16,7 @@ fn at(registrar: String, expires_seconds: u32) -> RegisterSettings {
             password: "rahasia".to_owned(),
         },
         expires_seconds,
+        ..RegisterSettings::default()
     }
 }
 
@@ -156,10 +157,8 @@ async fn two_trunks_at_one_registrar_do_not_take_each_other_off() {
         register.credentials.username = name.to_owned();
         Trunk {
             name: format!("trunk {name}"),
-            addresses: Vec::new(),
-            credentials: None,
             register: Some(register),
-            prefix: None,
+            ..Trunk::default()
         }
     };
     let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
@@ -193,4 +192,32 @@ async fn two_trunks_at_one_registrar_do_not_take_each_other_off() {
     registrar.taken.sort_unstable();
     let off = ["one", "zero"].map(|user| (user.to_owned(), "0".to_owned()));
     assert_eq!(registrar.taken, off);
+}
+
+/// A registrar calls our Contact, whose user is the account. The called number stands in To.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_numeric_account_is_not_taken_for_the_called_number() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut register = at(format!("sip:{}", socket.local_addr().unwrap()), 600);
+    register.credentials.username = "123456".to_owned();
+    let trunk = Trunk {
+        register: Some(register),
+        addresses: Vec::new(),
+        ..trunk()
+    };
+    let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| sip.trunks = vec![trunk]).await;
+    let mut registrar = Registrar {
+        socket,
+        taken: Vec::new(),
+        refused: 0,
+    };
+    registrar
+        .next(|registrar| !registrar.taken.is_empty())
+        .await;
+    eventually("it is registered", || {
+        bench.edge.statistics().registered_trunks == 1
+    })
+    .await;
+    registrar.leads(&bench, "123456").await;
+    assert_eq!(bench.call().did, "+622150001000");
 }

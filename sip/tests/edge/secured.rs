@@ -58,6 +58,7 @@ fn register(registrar: String, password: &str) -> RegisterSettings {
             password: password.to_owned(),
         },
         expires_seconds: 120,
+        ..RegisterSettings::default()
     }
 }
 

@@ -77,9 +77,7 @@ fn settings(model: &str, codec: Codec) -> BridgeSettings {
             trunks: vec![Trunk {
                 name: "here".to_owned(),
                 addresses: vec!["127.0.0.0/8".parse().unwrap()],
-                credentials: None,
-                register: None,
-                prefix: None,
+                ..Trunk::default()
             }],
         },
         voice: Voice {

@@ -235,9 +235,7 @@ pub fn settings(model: &FakeGemini) -> settings::BridgeSettings {
     settings.sip.trunks = vec![Trunk {
         name: "here".to_owned(),
         addresses: vec!["127.0.0.0/8".parse().unwrap()],
-        credentials: None,
-        register: None,
-        prefix: None,
+        ..Trunk::default()
     }];
     settings
 }

@@ -68,9 +68,7 @@ fn entry() -> Arc<EdgeEntry> {
     let trunk = Trunk {
         name: "here".to_owned(),
         addresses: vec!["127.0.0.0/8".parse().expect("a range")],
-        credentials: None,
-        register: None,
-        prefix: None,
+        ..Trunk::default()
     };
     let settings = SipSettings {
         max_calls: 10,

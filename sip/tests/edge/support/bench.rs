@@ -64,9 +64,8 @@ pub fn trunk() -> Trunk {
     Trunk {
         name: "here".to_owned(),
         addresses: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
-        credentials: None,
-        register: None,
         prefix: Some("+62".to_owned()),
+        ..Trunk::default()
     }
 }
 
@@ -126,13 +125,11 @@ impl TestEdge {
     pub fn of_users() -> Vec<Trunk> {
         vec![Trunk {
             name: "users".to_owned(),
-            addresses: Vec::new(),
             credentials: Some(Credentials {
                 username: "ayu".to_owned(),
                 password: "rahasia".to_owned(),
             }),
-            register: None,
-            prefix: None,
+            ..Trunk::default()
         }]
     }
 
