@@ -3,7 +3,7 @@
 use crate::{
     message::{NameAddr, SipRequest},
     numbers::{self, Number},
-    settings::Trunk,
+    settings::{RegisterSettings, Trunk},
 };
 
 /// Headers with the called number, in order of preference, for a Request-URI without it.
@@ -18,7 +18,7 @@ pub fn called_number(request: &SipRequest, trunk: &Trunk) -> Number {
         return Number::E164(number.clone());
     }
     let register = trunk.register.as_ref();
-    let account = register.map(|register| register.credentials.username.as_str());
+    let account = register.map(RegisterSettings::account);
     let of_uri = Some(request.uri.user.clone()).filter(|user| Some(user.as_str()) != account);
     let named = CALLED.iter().flat_map(|name| users(request, name));
     let named = named.filter(|user| Some(user.as_str()) != account || user.starts_with('+'));
@@ -76,10 +76,7 @@ fn users(request: &SipRequest, name: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        message::Method,
-        settings::{Credentials, RegisterSettings},
-    };
+    use crate::{message::Method, settings::Credentials};
 
     fn invite(user: &str, headers: &[(&str, &str)]) -> SipRequest {
         let uri = format!("sip:{user}@192.0.2.1");

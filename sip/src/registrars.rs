@@ -2,70 +2,83 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{settings::Trunk, transport::Flow};
+use tokio::time::Instant;
 
-/// The address that each trunk's REGISTER went to, by the trunk's name; two trunks may share a registrar. Calls from there are
-/// admitted, and the trunk's credentials may go there.
+use crate::{
+    message::{Host, Uri},
+    settings::{RegisterSettings, Trunk},
+    transport::Flow,
+};
+
+/// Addresses of a registrar's name that are read.
+const ADDRESSES_MAX: usize = 32;
+
+/// The registration of each trunk, by the trunk's name; two trunks may share a registrar. Calls from there are admitted, and the
+/// trunk's credentials may go there.
 #[derive(Debug, Default)]
-pub struct Registrars(Mutex<HashMap<String, SocketAddr>>);
+pub struct Registrars(Mutex<HashMap<String, RegistrarBinding>>);
+
+/// Addresses of a registrar, and the end of the registration that it granted.
+#[derive(Debug)]
+struct RegistrarBinding {
+    addresses: Vec<IpAddr>,
+    until: Instant,
+}
+
+impl RegistrarBinding {
+    fn has(&self, ip: IpAddr) -> bool {
+        self.until > Instant::now() && self.addresses.contains(&ip.to_canonical())
+    }
+}
 
 impl Registrars {
-    fn table(&self) -> MutexGuard<'_, HashMap<String, SocketAddr>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<String, RegistrarBinding>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add(&self, trunk: &str, address: SocketAddr) {
-        self.table().insert(trunk.to_owned(), address);
+    /// Adds or renews a registration.
+    pub fn add(&self, trunk: &str, addresses: impl Iterator<Item = IpAddr>, until: Instant) {
+        let addresses = addresses.map(|ip| ip.to_canonical());
+        let addresses = addresses.take(ADDRESSES_MAX).collect();
+        let binding = RegistrarBinding { addresses, until };
+        self.table().insert(trunk.to_owned(), binding);
     }
 
     /// Removes a registration; false if there was none.
     pub fn remove(&self, trunk: &str) -> bool {
-        self.table().remove(trunk).is_some()
+        let removed = self.table().remove(trunk);
+        removed.is_some_and(|binding| binding.until > Instant::now())
     }
 
     /// Number of trunks that we are registered with.
     pub fn count(&self) -> usize {
-        self.table().len()
+        let now = Instant::now();
+        let table = self.table();
+        table.values().filter(|binding| binding.until > now).count()
     }
 
-    /// Address of this trunk's registrar, if we are registered with it.
-    pub fn address_of(&self, trunk: &str) -> Option<IpAddr> {
-        let address = self.table().get(trunk).copied();
-        address.map(|address| address.ip().to_canonical())
+    /// True if this is an address of the trunk's registrar, and we are registered with it.
+    pub fn has(&self, trunk: &str, ip: IpAddr) -> bool {
+        let table = self.table();
+        table.get(trunk).is_some_and(|binding| binding.has(ip))
     }
 
-    /// True if this address belongs to the trunk: it is one of its `addresses`, or that of its own registrar.
+    /// True if this address belongs to the trunk: it is one of its `addresses`, or of its own registrar.
     pub fn is_of(&self, trunk: &Trunk, ip: IpAddr) -> bool {
-        let ip = ip.to_canonical();
-        self.address_of(&trunk.name) == Some(ip)
-            || trunk.addresses.iter().any(|net| net.contains(&ip))
+        let listed = trunk.addresses.iter();
+        self.has(&trunk.name, ip) || { listed }.any(|net| net.contains(&ip.to_canonical()))
     }
 
     /// True if a registrar has this address.
     pub fn have(&self, ip: IpAddr) -> bool {
-        let ip = ip.to_canonical();
-        let table = self.table();
-        let mut hosts = table.values().map(|address| address.ip().to_canonical());
-        hosts.any(|host| host == ip)
+        self.table().values().any(|binding| binding.has(ip))
     }
 
-    /// True if a registrar sent this.
-    pub fn sent(&self, flow: &Flow) -> bool {
-        self.table().values().any(|address| is_at(*address, flow))
-    }
-
-    /// True if the registrar of this trunk sent this.
-    pub fn sent_for(&self, trunk: &str, flow: &Flow) -> bool {
-        let table = self.table();
-        let address = table.get(trunk);
-        address.is_some_and(|address| is_at(*address, flow))
-    }
-
-    /// The trunk whose registrar sent this. If several trunks share the registrar, it is the one whose username, our Contact's
+    /// The trunk whose registrar sent this. If several trunks share the registrar, it is the one whose account, our Contact's
     /// user, is called; else the first in the configuration.
     pub fn trunk_of<'a>(
         &self,
@@ -73,23 +86,51 @@ impl Registrars {
         flow: &Flow,
         called: &str,
     ) -> Option<&'a Trunk> {
-        let is_here = |trunk: &&Trunk| self.sent_for(&trunk.name, flow);
+        let is_here = |trunk: &&Trunk| self.has(&trunk.name, flow.remote.ip());
         let is_called = |trunk: &&Trunk| {
             let register = trunk.register.as_ref();
-            register.is_some_and(|register| register.credentials.username == called)
+            register.is_some_and(|register| register.account() == called)
         };
         let here = || trunks.iter().filter(is_here);
         here().find(is_called).or_else(|| here().next())
     }
 }
 
-/// True if the flow's peer is this registrar. A connection that a registrar opened has another source port.
-fn is_at(registrar: SocketAddr, flow: &Flow) -> bool {
-    registrar == flow.remote || flow.is_reliable() && registrar.ip() == flow.remote.ip()
+impl RegisterSettings {
+    /// The user of the address of record, which is also the user of our Contact.
+    pub(crate) fn account(&self) -> &str {
+        let account = self.account.as_ref();
+        account.unwrap_or(&self.credentials.username)
+    }
+
+    /// The Route through the outbound proxy (RFC 3261, 8.1.2).
+    pub(crate) fn route(&self) -> Option<String> {
+        let proxy: Uri = self.proxy.as_ref()?.parse().ok()?;
+        let proxy = match proxy.has("lr") {
+            true => proxy,
+            false => proxy.with("lr", None),
+        };
+        Some(format!("<{proxy}>"))
+    }
+
+    /// The address of record; `None` if the settings have no valid one.
+    pub(crate) fn address_of_record(&self) -> Option<Uri> {
+        let registrar: Uri = self.registrar.parse().ok()?;
+        let (host, port) = match &self.domain {
+            Some(domain) => (domain.parse::<Host>().ok()?, None),
+            None => (registrar.host, registrar.port),
+        };
+        Some(Uri {
+            scheme: registrar.scheme,
+            ..Uri::sip(self.account(), host, port)
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -100,10 +141,19 @@ mod tests {
             ..Trunk::default()
         };
         let registrars = Registrars::default();
-        registrars.add("carrier", "198.51.100.1:5060".parse().expect("an address"));
-        registrars.add("other", "203.0.113.1:5060".parse().expect("an address"));
+        let add = |name: &str, addresses: &[&str], until: Instant| {
+            let addresses = addresses.iter().map(|ip| ip.parse().expect("an address"));
+            registrars.add(name, addresses, until);
+        };
+        let later = Instant::now() + Duration::from_secs(600);
+        add("carrier", &["198.51.100.1", "198.51.100.2"], later);
+        add("other", &["203.0.113.1"], later);
+        add("expired", &["203.0.113.9"], Instant::now());
+        assert_eq!(registrars.count(), 2);
+        assert!(!registrars.have("203.0.113.9".parse().expect("an address")));
         for (ip, expected) in [
             ("192.0.2.7", true),
+            ("198.51.100.2", true),
             ("198.51.100.1", true),
             ("::ffff:198.51.100.1", true),
             ("203.0.113.1", false),

@@ -92,6 +92,12 @@ impl std::fmt::Debug for Credentials {
 pub struct RegisterSettings {
     /// `sip:host[:port][;transport=…]`
     pub registrar: String,
+    /// Where requests go in place of the registrar, in the same form.
+    pub proxy: Option<String>,
+    /// Host of the address of record and of From; by default that of the registrar.
+    pub domain: Option<String>,
+    /// User of the address of record, where it is not the username of the digest.
+    pub account: Option<String>,
     pub credentials: Credentials,
     /// Asked for in REGISTER; the time that the registrar grants counts. The program checks the range.
     pub expires_seconds: u32,

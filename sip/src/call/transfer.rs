@@ -134,7 +134,7 @@ impl Call {
         };
         // The call may have come from another address than the trunk's registrar; only the registrar may get the INVITE then.
         let is_of_it =
-            registrar.is_none() || self.shared.registrars.sent_for(&trunk.name, &self.flow);
+            registrar.is_none() || self.shared.registrars.has(&trunk.name, self.flow.remote.ip());
         let known = is_of_it.then_some(&self.flow);
         let flow = match self.shared.flow_to(&uri, known).await {
             Ok(flow) => flow,

@@ -80,7 +80,7 @@ impl AccessControl {
     pub fn is_proven(&self, flow: &Flow) -> bool {
         self.is_address_of_trunk(flow.remote.ip())
             || self.known().has(flow.remote, self.second())
-            || self.shared.registrars.sent(flow)
+            || self.shared.registrars.have(flow.remote.ip())
     }
 
     /// The trunk that may call, and whether its caller identity is trusted.

@@ -24,7 +24,8 @@ pub async fn try_registrar(
     user_agent: UserAgent,
     tls: Arc<rustls::ClientConfig>,
 ) -> Result<(), SipError> {
-    let any = if register.registrar.contains('[') {
+    let hop = register.proxy.as_ref().unwrap_or(&register.registrar);
+    let any = if hop.contains('[') {
         IpAddr::from(Ipv6Addr::UNSPECIFIED)
     } else {
         IpAddr::from(Ipv4Addr::UNSPECIFIED)

@@ -7,6 +7,7 @@ use tokio::{sync::watch, time::Instant};
 use crate::{
     digest::{Authorization, Challenge, strongest},
     message::{Method, NameAddr, SipRequest, SipResponse, Uri},
+    resolution::addresses,
     settings::RegisterSettings,
     shared::{Shared, token},
     transport::Flow,
@@ -58,6 +59,9 @@ pub struct Registration {
     shared: Arc<Shared>,
     register: RegisterSettings,
     registrar: Uri,
+    proxy: Option<Uri>,
+    /// The address of record.
+    record: Uri,
     flow: Option<Flow>,
     call_id: String,
     tag: String,
@@ -73,13 +77,21 @@ impl Registration {
         shared: Arc<Shared>,
         register: &RegisterSettings,
     ) -> Result<Self, RegistrationError> {
-        let wrong = |()| RegistrationError::Address(register.registrar.clone());
-        let registrar: Uri = register.registrar.parse().map_err(wrong)?;
+        let address = |text: &String| {
+            let wrong = |()| RegistrationError::Address(text.clone());
+            text.parse::<Uri>().map_err(wrong)
+        };
+        let registrar = address(&register.registrar)?;
+        let proxy = register.proxy.as_ref().map(address).transpose()?;
+        let domain = || RegistrationError::Address(register.domain.clone().unwrap_or_default());
+        let record = register.address_of_record().ok_or_else(domain)?;
         Ok(Self {
             call_id: format!("{}@{}", token(), shared.user_agent.name),
             shared,
             register: register.clone(),
             registrar,
+            proxy,
+            record,
             flow: None,
             tag: token(),
             number: 0,
@@ -92,10 +104,7 @@ impl Registration {
     /// Sends a REGISTER, and again with credentials if challenged. `expires` of 0 unregisters, `None` changes nothing. Returns
     /// the seconds granted.
     pub async fn once(&mut self, expires: Option<u32>) -> Result<u32, RegistrationError> {
-        let flow = self
-            .shared
-            .flow_to(&self.registrar, self.flow.as_ref())
-            .await;
+        let flow = self.shared.flow_to(self.hop(), self.flow.as_ref()).await;
         let flow = flow.map_err(RegistrationError::Unreachable)?;
         self.flow = Some(flow.clone());
         let mut expires = expires;
@@ -126,20 +135,23 @@ impl Registration {
         Err(RegistrationError::Credentials)
     }
 
+    /// Where requests go.
+    fn hop(&self) -> &Uri {
+        self.proxy.as_ref().unwrap_or(&self.registrar)
+    }
+
     fn request(&mut self, flow: &Flow, expires: Option<u32>) -> SipRequest {
         self.number += 1;
-        let username = &self.register.credentials.username;
-        let ours = Uri {
-            user: username.clone(),
-            params: Vec::new(),
-            ..self.registrar.clone()
-        };
+        let ours = &self.record;
         let target = Uri {
             user: String::new(),
             ..self.registrar.clone()
         };
         let mut request = SipRequest::new(Method::Register, target);
         let uri = request.uri.to_string();
+        if let Some(route) = self.register.route() {
+            request.headers.push("Route", &route);
+        }
         for (name, value) in [
             ("Max-Forwards", "70".to_owned()),
             ("From", format!("<{ours}>;tag={}", self.tag)),
@@ -150,7 +162,7 @@ impl Registration {
             request.headers.push(name, &value);
         }
         if let Some(expires) = expires {
-            let contact = self.shared.contact_of(username, flow);
+            let contact = self.shared.contact_of(&self.record.user, flow);
             request
                 .headers
                 .push("Contact", &format!("{contact};expires={expires}"));
@@ -247,19 +259,22 @@ impl Registration {
     async fn renew(&mut self, trunk: &str) {
         let mut pause = PAUSE;
         loop {
+            // Any address of the name may send calls.
+            let named = addresses(&self.hop().host, 0).await.unwrap_or_default();
             let (asked, expires) = (Instant::now(), self.expires);
             match self.once(Some(expires)).await {
                 Ok(granted) => {
                     pause = PAUSE;
-                    if let Some(flow) = &self.flow {
-                        self.shared.registrars.add(trunk, flow.remote);
-                    }
+                    let reached = self.flow.as_ref().map(|flow| flow.remote);
+                    let addresses = reached.into_iter().chain(named).map(|address| address.ip());
+                    let until = asked + Duration::from_secs(granted.into());
+                    self.shared.registrars.add(trunk, addresses, until);
                     tracing::info!(trunk, seconds = granted, "registered");
                     self.stay(asked + renewed_after(granted)).await;
                 }
                 Err(error) => {
+                    // The registrar keeps an earlier registration until it expires.
                     self.flow = None;
-                    self.shared.registrars.remove(trunk);
                     self.shared.refusals.count(trunk, "registration");
                     tracing::warn!(trunk, %error, again_in_seconds = pause.as_secs(), "not registered");
                     let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 1_000));

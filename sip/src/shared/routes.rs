@@ -68,7 +68,7 @@ impl Shared {
         !is_hidden(ip)
             || ip == known.remote.ip().to_canonical()
             || trunk.addresses.iter().any(|net| net.contains(&ip))
-            || self.registrars.address_of(&trunk.name) == Some(ip)
+            || self.registrars.has(&trunk.name, ip)
     }
 
     async fn begun(

@@ -403,7 +403,7 @@ async fn who_proved_himself_is_heard_beside_a_flood() {
         connections.push(other);
     }
 
-    let flood = flood(edge).await;
+    let flood = flood("127.0.0.1", edge).await;
     eventually("it is too much", || {
         bench.edge.statistics().strangers_dropped > 2_000
     })

@@ -4,8 +4,11 @@ use dikala_sip::settings::{Credentials, RegisterSettings, Trunk};
 use dikala_testkit::phone::registrar;
 use tokio::{net::UdpSocket, sync::mpsc, time::timeout};
 
-use crate::support::{
-    CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, flood, header, offer, trunk,
+use crate::{
+    proofs::{challenge, proven},
+    support::{
+        CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, flood, header, offer, trunk,
+    },
 };
 
 fn at(registrar: String, expires_seconds: u32) -> RegisterSettings {
@@ -54,7 +57,7 @@ async fn a_registrar_is_heard_beside_a_flood() {
         });
     })
     .await;
-    let flood = flood(bench.udp()).await;
+    let flood = flood("127.0.0.66", bench.udp()).await;
     eventually("it is too much", || {
         bench.edge.statistics().strangers_dropped > 2_000
     })
@@ -83,15 +86,26 @@ async fn a_registrar_is_heard_beside_a_flood() {
     assert!(repeated <= 1, "{repeated} were asked again");
 }
 
-/// A registrar with two users: one is accepted, the other only for a second and then refused.
+/// A registrar with several users. `two` is accepted once, for a while, and then refused.
 struct Registrar {
     socket: UdpSocket,
+    /// Seconds granted to `two`.
+    brief: u32,
     /// Users and `Expires` of accepted requests; then the number of refused ones.
     taken: Vec<(String, String)>,
     refused: usize,
 }
 
 impl Registrar {
+    fn new(socket: UdpSocket, brief: u32) -> Self {
+        Self {
+            socket,
+            brief,
+            taken: Vec::new(),
+            refused: 0,
+        }
+    }
+
     /// The next message other than REGISTER; REGISTERs are answered until `until` holds.
     async fn next(&mut self, until: impl Fn(&Self) -> bool) -> Option<String> {
         let mut buffer = vec![0; 65_536];
@@ -112,7 +126,7 @@ impl Registrar {
                 self.refused += 1;
                 "403 Forbidden\r\n".to_owned()
             } else {
-                let granted = if user == "two" { 1 } else { 600 };
+                let granted = if user == "two" { self.brief } else { 600 };
                 self.taken.push((user, expires));
                 format!("200 OK\r\nExpires: {granted}\r\n")
             };
@@ -165,11 +179,7 @@ async fn two_trunks_at_one_registrar_do_not_take_each_other_off() {
         sip.trunks = vec![trunk("zero"), trunk("two"), trunk("one")];
     })
     .await;
-    let mut registrar = Registrar {
-        socket,
-        taken: Vec::new(),
-        refused: 0,
-    };
+    let mut registrar = Registrar::new(socket, 1);
     let users = |registrar: &Registrar| registrar.taken.len();
     registrar.next(|registrar| users(registrar) == 3).await;
     eventually("all are registered", || {
@@ -206,11 +216,7 @@ async fn a_numeric_account_is_not_taken_for_the_called_number() {
         ..trunk()
     };
     let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| sip.trunks = vec![trunk]).await;
-    let mut registrar = Registrar {
-        socket,
-        taken: Vec::new(),
-        refused: 0,
-    };
+    let mut registrar = Registrar::new(socket, 1);
     registrar
         .next(|registrar| !registrar.taken.is_empty())
         .await;
@@ -220,4 +226,68 @@ async fn a_numeric_account_is_not_taken_for_the_called_number() {
     .await;
     registrar.leads(&bench, "123456").await;
     assert_eq!(bench.call().did, "+622150001000");
+}
+
+/// The registrar has us until the end of what it granted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_renewal_leaves_the_registration_until_it_expires() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut register = at(format!("sip:{}", socket.local_addr().unwrap()), 600);
+    register.credentials.username = "two".to_owned();
+    let trunk = Trunk {
+        register: Some(register),
+        addresses: Vec::new(),
+        ..trunk()
+    };
+    let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| sip.trunks = vec![trunk]).await;
+    let mut registrar = Registrar::new(socket, 12);
+    registrar.next(|registrar| registrar.refused == 1).await;
+    registrar.leads(&bench, "two").await;
+    // Another server of the registrar, with another port, may send calls as well.
+    let mut other = ScriptedPhone::udp(bench.udp()).await;
+    let invite = other.request("INVITE", "", &offer(40_000));
+    other.send(&invite).await;
+    other.expect("SIP/2.0 180").await;
+    assert_eq!(bench.edge.statistics().registered_trunks, 1);
+    eventually("it has expired", || {
+        bench.edge.statistics().registered_trunks == 0
+    })
+    .await;
+}
+
+/// Accounts at many carriers have a proxy, a domain and a digest username of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_goes_through_its_proxy_under_its_own_names() {
+    let proxy = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = proxy.local_addr().unwrap();
+    let register = RegisterSettings {
+        proxy: Some(format!("sip:{address}")),
+        domain: Some("ims.example".to_owned()),
+        account: Some("+622150001000".to_owned()),
+        ..at("sip:registrar.invalid:5070".to_owned(), 600)
+    };
+    let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
+        sip.trunks[0].register = Some(register);
+    })
+    .await;
+    let mut proxy = ScriptedPhone::at(proxy, bench.udp()).await;
+    let first = proxy.expect("REGISTER sip:registrar.invalid:5070 ").await;
+    assert_eq!(
+        header(&first, "Route"),
+        Some(&*format!("<sip:{address};lr>"))
+    );
+    let record = "<sip:+622150001000@ims.example>";
+    assert_eq!(header(&first, "To"), Some(record));
+    assert!(
+        header(&first, "From").unwrap().starts_with(record),
+        "{first}"
+    );
+    let contact = format!("<sip:+622150001000@{}>", bench.udp());
+    assert!(
+        header(&first, "Contact").unwrap().starts_with(&contact),
+        "{first}"
+    );
+    challenge(&mut proxy, &first, "401 Unauthorized").await;
+    let second = proxy.expect("REGISTER ").await;
+    proven(&second, "Authorization", 2);
 }

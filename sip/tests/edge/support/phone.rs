@@ -304,9 +304,9 @@ impl ScriptedPhone {
     }
 }
 
-/// A stranger on this machine who calls four times a millisecond, until aborted.
-pub async fn flood(edge: SocketAddr) -> tokio::task::JoinHandle<()> {
-    let mut stranger = ScriptedPhone::udp(edge).await;
+/// A stranger at this address of this machine who calls four times a millisecond, until aborted.
+pub async fn flood(host: &str, edge: SocketAddr) -> tokio::task::JoinHandle<()> {
+    let mut stranger = ScriptedPhone::udp_from(host, edge).await;
     tokio::spawn(async move {
         loop {
             for _ in 0..4 {
