@@ -72,6 +72,41 @@ pub struct Trunk {
     pub number: Option<String>,
     /// Extensions, and the called number in E.164 that each stands for.
     pub extensions: BTreeMap<String, String>,
+    pub outbound: OutboundSettings,
+    pub transfer: TransferMethod,
+}
+
+/// How a caller is connected to a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TransferMethod {
+    /// By REFER, if the peer is the trunk itself and allows it. A phone that calls directly would be referred to itself. Otherwise,
+    /// or if REFER fails, by a second leg.
+    #[default]
+    Auto,
+    Refer,
+    /// By a second leg.
+    Bridge,
+}
+
+/// Calls to persons.
+#[derive(Debug, Clone, Default)]
+pub struct OutboundSettings {
+    /// `sip:host[:port][;transport=…]`. By default the registrar, else where the caller came from.
+    pub uri: Option<String>,
+    /// By default those of the registration. Only the trunk's own addresses get them.
+    pub credentials: Option<Credentials>,
+    pub from: OutboundIdentity,
+}
+
+/// The number that a person sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OutboundIdentity {
+    /// The called number.
+    #[default]
+    Did,
+    Account,
+    /// The caller's number, if there is one.
+    Caller,
 }
 
 #[derive(Clone, Default)]

@@ -9,7 +9,10 @@ use tokio::{
 };
 
 use super::{
-    AnswerSdp, Call, CallParties, Control, EVENTS, INBOX, MediaSockets, ORDERS, Peer, SPEECH,
+    AnswerSdp, Call, CallParties, Control, DialogMessage, EVENTS, INBOX, MediaSockets, ORDERS,
+    Peer, SPEECH, dressed,
+    invitation::Invitation,
+    outbound,
     requests::{SUPPORTED_IN_REQUESTS, proven},
     session::SdpSession,
     session_timer,
@@ -38,6 +41,8 @@ pub struct OutgoingLeg {
     pub caller: CallParties,
     pub uri: Uri,
     pub flow: Flow,
+    /// The flow leads to the outbound proxy of the registration.
+    pub is_proxied: bool,
     /// Credentials at the trunk.
     pub credentials: Option<Credentials>,
 }
@@ -77,6 +82,15 @@ impl NoLeg {
 struct PendingInvite {
     invite: SipRequest,
     answers: mpsc::Receiver<SipResponse>,
+    /// A provisional response has come.
+    has_rung: bool,
+}
+
+/// The outcome of waiting for a response.
+enum PersonStep {
+    Response(SipResponse),
+    /// We give the call up.
+    GivenUp(NoLeg),
 }
 
 impl OutgoingLeg {
@@ -102,7 +116,7 @@ impl OutgoingLeg {
         })
     }
 
-    async fn run(self, alive: oneshot::Receiver<()>) -> Result<Leg, NoLeg> {
+    async fn run(mut self, alive: oneshot::Receiver<()>) -> Result<Leg, NoLeg> {
         let address = self.shared.media_ip(&self.flow);
         let sockets = MediaSockets::bind(&self.shared.settings.rtp_ports, self.flow.local().ip());
         let sockets = sockets.map_err(|error| error.to_string())?;
@@ -110,10 +124,10 @@ impl OutgoingLeg {
         let contact = self.shared.contact(&self.flow);
         let invite = self.invite(&contact, session.offer());
         let tag = invite.headers.tag("From").unwrap_or_default();
-        let (inbox, received) = mpsc::channel(INBOX);
+        let (inbox, mut received) = mpsc::channel(INBOX);
         let key = dialog::key(invite.headers.call_id(), &tag);
         let registration = self.shared.dialogs.list(key, inbox, self.flow.remote.ip());
-        let (asked, response) = self.answered(invite, alive).await?;
+        let (asked, response) = self.answered(invite, &mut received, alive).await?;
         let dialog = Dialog::of_response(&asked.invite, &response.headers, contact)
             .ok_or("the other side's answer names no way to it")?;
         self.acknowledge(&dialog, asked).await;
@@ -150,6 +164,8 @@ impl OutgoingLeg {
             is_callers: false,
         };
         if !call.agreed(terms).await {
+            let (shared, flow) = (call.shared.clone(), call.flow.clone());
+            tokio::spawn(let_go(shared, call.dialog.clone(), flow, self.credentials));
             return Err("the media cannot be started".into());
         }
         call.direct(Control::Begin).await;
@@ -161,50 +177,128 @@ impl OutgoingLeg {
         })
     }
 
-    /// Sends the INVITE, with credentials if challenged, until a phone answers.
+    /// Sends the INVITE, again if the response allows another try, until a phone answers.
     async fn answered(
-        &self,
+        &mut self,
         invite: SipRequest,
+        inbox: &mut mpsc::Receiver<DialogMessage>,
         mut alive: oneshot::Receiver<()>,
     ) -> Result<(PendingInvite, SipResponse), NoLeg> {
         let mut asked = self.ask(&invite);
+        let mut invitation = Invitation::new(invite);
         let until = Instant::now() + RINGS;
-        let mut is_proven = false;
         loop {
-            let response = tokio::select! {
-                response = asked.answers.recv() => response.ok_or("the trunk does not answer")?,
-                _ = &mut alive => {
+            let response = match self.next(&mut asked, inbox, &mut alive, until).await? {
+                PersonStep::Response(response) => response,
+                PersonStep::GivenUp(why) => {
                     self.give_up(asked).await;
-                    return Err(NoLeg::cancelled("the caller is gone"));
-                }
-                () = tokio::time::sleep_until(until) => {
-                    self.give_up(asked).await;
-                    return Err(NoLeg::cancelled("nobody answered in time"));
+                    return Err(why);
                 }
             };
             match response.status {
-                ..200 => {}
+                ..200 => asked.has_rung = true,
                 200..300 => return Ok((asked, response)),
-                401 | 407 if !is_proven => {
-                    is_proven = true;
-                    let credentials = self.credentials.as_ref();
-                    let again = credentials.and_then(|ours| proven(&invite, &response, ours, 2));
-                    let again = again
-                        .ok_or_else(|| NoLeg::refused("the trunk asks for other credentials"))?;
+                300.. => {
+                    let again = self.again(&mut invitation, &response).await?;
                     asked = self.ask(&again);
-                }
-                status => {
-                    let why = format!("the other side did not take the call (status {status})");
-                    return Err(NoLeg::refused(why));
                 }
             }
         }
     }
 
+    async fn next(
+        &self,
+        asked: &mut PendingInvite,
+        inbox: &mut mpsc::Receiver<DialogMessage>,
+        alive: &mut oneshot::Receiver<()>,
+        until: Instant,
+    ) -> Result<PersonStep, NoLeg> {
+        loop {
+            let why = tokio::select! {
+                response = asked.answers.recv() => {
+                    let response = response.ok_or("the trunk does not answer")?;
+                    return Ok(PersonStep::Response(response));
+                }
+                Some(message) = inbox.recv() => match self.hangs_up_early(message) {
+                    true => NoLeg::refused("the other side hung up"),
+                    false => continue,
+                },
+                _ = &mut *alive => NoLeg::cancelled("the caller is gone"),
+                () = tokio::time::sleep_until(until) => {
+                    NoLeg::cancelled("nobody answered in time")
+                }
+            };
+            return Ok(PersonStep::GivenUp(why));
+        }
+    }
+
+    /// Answers a request that comes before the answer to our INVITE. True for a BYE.
+    fn hangs_up_early(&self, message: DialogMessage) -> bool {
+        let DialogMessage::Request(request, reply) = message else {
+            return false;
+        };
+        let (status, phrase) = match request.method {
+            Method::Bye | Method::Options | Method::Info => (200, "OK"),
+            Method::Update if request.body.is_empty() => (200, "OK"),
+            // Our own offer is not answered yet.
+            Method::Update | Method::Invite => (491, "Request Pending"),
+            Method::Prack | Method::Notify => (481, "Call/Transaction Does Not Exist"),
+            _ => (405, "Method Not Allowed"),
+        };
+        let contact = self.shared.contact(&self.flow);
+        let response = reply.response(status, phrase);
+        reply.send(&dressed(&self.shared, &contact, response));
+        request.method == Method::Bye
+    }
+
+    /// The INVITE for another try after a refusal.
+    async fn again(
+        &mut self,
+        invitation: &mut Invitation,
+        refusal: &SipResponse,
+    ) -> Result<SipRequest, NoLeg> {
+        let again = match refusal.status {
+            401 | 407 => {
+                let ours = self.credentials.as_ref();
+                let again = ours.and_then(|ours| invitation.prove(refusal, ours));
+                let why = || NoLeg::refused("the trunk asks for other credentials");
+                return again.ok_or_else(why);
+            }
+            422 => invitation.lengthen(refusal),
+            300..=399 => self.redirected(invitation, refusal).await,
+            _ => None,
+        };
+        again.ok_or_else(|| NoLeg::refused(not_taken(refusal.status)))
+    }
+
+    /// Follows a redirection. Only a trunk is followed, to public addresses and its own, and other addresses get no credentials.
+    async fn redirected(
+        &mut self,
+        invitation: &mut Invitation,
+        refusal: &SipResponse,
+    ) -> Option<SipRequest> {
+        let trunk = self.caller.named_by_trunk()?;
+        let to = invitation.redirection(refusal)?;
+        if !self.is_proxied {
+            let flow = self.shared.flow_named(trunk, &to, &self.flow).await.ok()?;
+            if flow.remote.ip() != self.flow.remote.ip() {
+                self.credentials = None;
+            }
+            self.flow = flow;
+        }
+        Some(invitation.redirect(to))
+    }
+
     fn invite(&self, contact: &str, offer: String) -> SipRequest {
-        let (host, port) = self.shared.reached_at(&self.flow);
-        let from = Uri::sip(&self.caller.did, host, Some(port));
+        let CallParties {
+            trunk, did, number, ..
+        } = &self.caller;
+        let from = outbound::from(trunk, did, number, self.shared.reached_at(&self.flow));
         let mut invite = SipRequest::new(Method::Invite, self.uri.clone());
+        let register = trunk.register.as_ref().filter(|_| self.is_proxied);
+        if let Some(route) = register.and_then(|register| register.route()) {
+            invite.headers.push("Route", &route);
+        }
         for (name, value) in [
             ("Max-Forwards", "70".to_owned()),
             ("From", format!("<{from}>;tag={}", token())),
@@ -222,6 +316,7 @@ impl OutgoingLeg {
         ] {
             invite.headers.push(name, &value);
         }
+        outbound::identify(&mut invite, &from, did);
         invite.body = offer.into_bytes();
         invite
     }
@@ -232,7 +327,11 @@ impl OutgoingLeg {
             .shared
             .transactions
             .ask(invite.clone(), self.flow.clone());
-        PendingInvite { invite, answers }
+        PendingInvite {
+            invite,
+            answers,
+            has_rung: false,
+        }
     }
 
     async fn acknowledge(&self, dialog: &Dialog, mut asked: PendingInvite) {
@@ -281,23 +380,16 @@ impl OutgoingLeg {
         });
     }
 
-    /// Cancels the INVITE. A call that is answered anyway is hung up.
+    /// Cancels the INVITE, once it has been received for sure (RFC 3261, 9.1). A call that is answered anyway is hung up.
     async fn give_up(&self, mut asked: PendingInvite) {
-        let mut cancel = SipRequest::new(Method::Cancel, asked.invite.uri.clone());
-        for name in ["Via", "Max-Forwards", "From", "To", "Call-ID"] {
-            for value in asked.invite.headers.all(name) {
-                cancel.headers.push(name, value);
-            }
-        }
-        let number = asked.invite.headers.cseq().map_or(1, |(number, _)| number);
-        cancel.headers.push("CSeq", &format!("{number} CANCEL"));
-        let _cancelled = self.shared.transactions.ask(cancel, self.flow.clone());
-        let answered = timeout(GIVEN_UP, async {
+        let mut cancelled = asked.has_rung.then(|| self.cancel(&asked.invite));
+        let answered = timeout(2 * GIVEN_UP, async {
             loop {
                 let response = asked.answers.recv().await?;
                 if response.status >= 200 {
                     return Some(response);
                 }
+                cancelled.get_or_insert_with(|| self.cancel(&asked.invite));
             }
         });
         let Ok(Some(response)) = answered.await else {
@@ -312,10 +404,27 @@ impl OutgoingLeg {
         }
     }
 
+    fn cancel(&self, invite: &SipRequest) -> mpsc::Receiver<SipResponse> {
+        let mut cancel = SipRequest::new(Method::Cancel, invite.uri.clone());
+        for name in ["Via", "Route", "Max-Forwards", "From", "To", "Call-ID"] {
+            for value in invite.headers.all(name) {
+                cancel.headers.push(name, value);
+            }
+        }
+        let number = invite.headers.cseq().map_or(1, |(number, _)| number);
+        cancel.headers.push("CSeq", &format!("{number} CANCEL"));
+        self.shared.transactions.ask(cancel, self.flow.clone())
+    }
+
     fn let_go(&self, dialog: Dialog) {
         let (flow, credentials) = (self.flow.clone(), self.credentials.clone());
         tokio::spawn(let_go(self.shared.clone(), dialog, flow, credentials));
     }
+}
+
+/// Why a person is not reached.
+pub fn not_taken(status: u16) -> String {
+    format!("the other side did not take the call (status {status})")
 }
 
 /// Hangs up an unwanted leg, with credentials if challenged.

@@ -232,7 +232,7 @@ impl Call {
             Method::Invite => self.invited(request, reply, state).await,
             Method::Update => self.updated(request, reply, state).await,
             Method::Options => reply.send(&self.dressed(reply.response(200, "OK"))),
-            Method::Notify => self.notified(request, reply),
+            Method::Notify => self.notified(request, reply).await,
             Method::Info => self.informed(request, reply).await,
             Method::Prack => reply.refuse(481, "Call/Transaction Does Not Exist"),
             _ => reply.send(&self.dressed(reply.response(405, "Method Not Allowed"))),

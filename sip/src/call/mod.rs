@@ -4,16 +4,18 @@ mod dial;
 mod end;
 mod established;
 mod info;
+mod invitation;
 mod join;
 pub mod media_sockets;
 mod media_task;
+mod outbound;
 mod requests;
 mod ring;
 mod session;
 mod session_timer;
 mod transfer;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use sha2::{Digest, Sha256};
 use tokio::{
@@ -65,6 +67,8 @@ pub struct CallParties {
     pub number: String,
     /// The peer is the trunk itself, identified by address or as our registrar. Otherwise it is a phone with a password.
     pub is_trunk_itself: bool,
+    /// The configured address that our own INVITE went to, which may get the trunk's credentials.
+    pub outbound: Option<IpAddr>,
 }
 
 impl CallParties {
@@ -251,6 +255,15 @@ fn contact(shared: &Shared, request: &SipRequest, flow: &Flow) -> String {
     }
 }
 
+/// A response with the headers of all our responses inside a call.
+fn dressed(shared: &Shared, contact: &str, response: SipResponse) -> SipResponse {
+    response
+        .with("Contact", contact)
+        .with("Allow", ALLOW)
+        .with("Supported", SUPPORTED)
+        .with("Server", shared.user_agent.product)
+}
+
 /// The session timer; or `None` after refusing one that is too short.
 fn timer_of(request: &SipRequest, reply: &Responder) -> Option<Option<Timer>> {
     match session_timer::answer(&request.headers) {
@@ -331,11 +344,7 @@ impl Call {
 
     /// Adds the headers of all our responses inside the call.
     fn dressed(&self, response: SipResponse) -> SipResponse {
-        response
-            .with("Contact", &self.dialog.contact)
-            .with("Allow", ALLOW)
-            .with("Supported", SUPPORTED)
-            .with("Server", self.shared.user_agent.product)
+        dressed(&self.shared, &self.dialog.contact, response)
     }
 
     /// Adds the session timer to a 2xx of ours.

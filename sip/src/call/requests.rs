@@ -4,11 +4,11 @@ use std::{io, net::IpAddr};
 
 use tokio::sync::mpsc;
 
-use super::Call;
+use super::{Call, outbound::credentials};
 use crate::{
     digest::{Authorization, strongest},
     message::{SipRequest, SipResponse},
-    settings::{Credentials, Trunk},
+    settings::Credentials,
     shared::token,
     transport::Flow,
 };
@@ -71,8 +71,9 @@ impl Call {
         })
     }
 
-    fn is_of_the_trunk(&self, ip: IpAddr) -> bool {
-        self.shared.registrars.is_of(&self.caller.trunk, ip)
+    /// True if this address may get the trunk's credentials.
+    pub(super) fn is_of_the_trunk(&self, ip: IpAddr) -> bool {
+        self.caller.outbound == Some(ip) || self.shared.registrars.is_of(&self.caller.trunk, ip)
     }
 
     /// Acknowledges the 2xx to an INVITE of ours, and every retransmission of it.
@@ -97,12 +98,6 @@ impl Call {
             }
         });
     }
-}
-
-/// The credentials with which we register at the trunk.
-pub fn credentials(trunk: &Trunk) -> Option<&Credentials> {
-    let register = trunk.register.as_ref()?;
-    Some(&register.credentials)
 }
 
 /// The request with a new CSeq number and the credentials that the response demands. `None` if it demands none, or unsupported

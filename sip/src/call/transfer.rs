@@ -8,13 +8,14 @@ use tokio::{
 
 use super::{
     Call, CallParties, Control,
-    dial::OutgoingLeg,
+    dial::{OutgoingLeg, not_taken},
     join::{ends, join},
-    requests,
+    outbound,
 };
 use crate::{
     leg::{Leg, LegEvent},
     message::{Host, Method, SipRequest, SipResponse, Uri},
+    settings::TransferMethod,
     transactions::Responder,
 };
 
@@ -94,64 +95,87 @@ impl Call {
         if self.transfer.is_some() {
             return self.not_transferred("a transfer is under way");
         }
-        if !self.peer.refers {
+        let refers = match self.caller.trunk.transfer {
+            TransferMethod::Auto => self.peer.refers && self.caller.is_trunk_itself,
+            TransferMethod::Refer => true,
+            TransferMethod::Bridge => false,
+        };
+        if !refers {
             return self.dial(&to, language).await;
         }
-        let target = Uri::sip(
-            &to,
-            self.dialog.target.host.clone(),
-            self.dialog.target.port,
-        );
+        let outbound = self.caller.trunk.outbound.uri.as_ref();
+        let target = match outbound.and_then(|uri| uri.parse::<Uri>().ok()) {
+            Some(uri) => Uri {
+                user: to.clone(),
+                ..uri
+            },
+            None => {
+                let peer = &self.dialog.target;
+                Uri::sip(&to, peer.host.clone(), peer.port)
+            }
+        };
         let mut request = self.dialog.request(Method::Refer);
         request.headers.push("Refer-To", &format!("<{target}>"));
         request.headers.push("Referred-By", &self.dialog.contact);
-        match self.ask(request).await {
-            Some(asked) => {
-                self.transfer = Some(CallTransfer::Referred {
-                    to,
-                    language,
-                    answers: Some(asked.answers),
-                    until: Instant::now() + ANSWERED,
-                });
-            }
-            None => self.not_transferred("the trunk cannot be reached"),
+        let asked = self.ask(request).await;
+        let is_asked = asked.is_some();
+        self.transfer = Some(CallTransfer::Referred {
+            to,
+            language,
+            answers: asked.map(|asked| asked.answers),
+            until: Instant::now() + ANSWERED,
+        });
+        if !is_asked {
+            self.refer_failed("the trunk cannot be reached").await;
+        }
+    }
+
+    /// The peer does not do what it was asked for, so we call the person; unless the trunk wants REFER alone.
+    async fn refer_failed(&mut self, why: &str) {
+        let Some(CallTransfer::Referred { to, language, .. }) = self.transfer.take() else {
+            return;
+        };
+        match self.caller.trunk.transfer {
+            TransferMethod::Refer => self.not_transferred(why),
+            TransferMethod::Auto | TransferMethod::Bridge => self.dial(&to, language).await,
         }
     }
 
     /// Calls the person over the caller's trunk.
     async fn dial(&mut self, to: &str, language: String) {
         let trunk = &self.caller.trunk;
-        let registrar = trunk.register.as_ref();
-        let uri = match registrar.and_then(|register| register.registrar.parse::<Uri>().ok()) {
-            Some(registrar) => Uri {
-                user: to.to_owned(),
-                ..registrar
-            },
-            None => {
-                let remote = self.flow.remote;
-                Uri::sip(to, Host::Ip(remote.ip()), Some(remote.port()))
-            }
-        };
-        // The call may have come from another address than the trunk's registrar; only the registrar may get the INVITE then.
-        let is_of_it =
-            registrar.is_none() || self.shared.registrars.has(&trunk.name, self.flow.remote.ip());
-        let known = is_of_it.then_some(&self.flow);
-        let flow = match self.shared.flow_to(&uri, known).await {
+        let configured = outbound::configured(trunk, to);
+        let is_configured = configured.is_some();
+        let (uri, hop) = configured.unwrap_or_else(|| {
+            let remote = self.flow.remote;
+            let uri = Uri::sip(to, Host::Ip(remote.ip()), Some(remote.port()));
+            (uri, None)
+        });
+        // The caller's connection is used if it is that of the configured place.
+        let is_of_registrar = trunk.outbound.uri.is_none()
+            && (self.shared.registrars).has(&trunk.name, self.flow.remote.ip());
+        let known = (!is_configured || is_of_registrar).then_some(&self.flow);
+        let place = hop.as_ref().unwrap_or(&uri);
+        let flow = match self.shared.flow_to(place, known).await {
             Ok(flow) => flow,
             Err(error) => {
                 tracing::debug!(%error, "the trunk of a call cannot be reached");
                 return self.not_transferred("the trunk cannot be reached");
             }
         };
+        let may_know = is_configured || self.is_of_the_trunk(flow.remote.ip());
+        let credentials = outbound::credentials(trunk).filter(|_| may_know);
         let plan = OutgoingLeg {
             shared: self.shared.clone(),
             caller: CallParties {
-                is_trunk_itself: self.caller.is_trunk_itself || registrar.is_some(),
+                is_trunk_itself: self.caller.is_trunk_itself || is_configured,
+                outbound: is_configured.then(|| flow.remote.ip()),
                 ..self.caller.clone()
             },
             uri,
+            is_proxied: hop.is_some(),
+            credentials: credentials.cloned(),
             flow,
-            credentials: requests::credentials(trunk).cloned(),
         };
         let (alive, dead) = oneshot::channel();
         let (done, outcome) = oneshot::channel();
@@ -185,11 +209,9 @@ impl Call {
                     *answers = None;
                 }
             }
-            TransferStep::Referred(_) => {
-                // The peer does not do what its Allow header promised, so we call the person.
-                if let Some(CallTransfer::Referred { to, language, .. }) = self.transfer.take() {
-                    self.dial(&to, language).await;
-                }
+            TransferStep::Referred(response) => {
+                let status = response.map_or(408, |response| response.status);
+                self.refer_failed(&not_taken(status)).await;
             }
             TransferStep::Late => {
                 self.transfer = None;
@@ -238,7 +260,7 @@ impl Call {
     }
 
     /// Handles a NOTIFY with the progress of a REFER.
-    pub(super) fn notified(&mut self, request: &SipRequest, reply: &Responder) {
+    pub(super) async fn notified(&mut self, request: &SipRequest, reply: &Responder) {
         let event = request.headers.get("Event").unwrap_or_default();
         let about_refer = event
             .split(';')
@@ -254,12 +276,7 @@ impl Call {
                 self.transfer = None;
                 self.notify(LegEvent::Transfer(Ok(())));
             }
-            Some(status @ 300..) => {
-                self.transfer = None;
-                self.not_transferred(&format!(
-                    "the other side did not take the call (status {status})"
-                ));
-            }
+            Some(status @ 300..) => self.refer_failed(&not_taken(status)).await,
             _ => {}
         }
     }

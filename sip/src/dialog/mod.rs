@@ -48,9 +48,11 @@ impl Dialog {
         })
     }
 
-    /// The dialog that our INVITE has begun, from a response to it.
+    /// The dialog that our INVITE has begun, from a response to it. A peer without a usable Contact gets requests where the INVITE
+    /// went.
     pub fn of_response(invite: &SipRequest, response: &Headers, contact: String) -> Option<Self> {
-        let target: NameAddr = response.first("Contact")?.parse().ok()?;
+        let contact_of = response.first("Contact");
+        let target: Option<NameAddr> = contact_of.and_then(|named| named.parse().ok());
         let mut routes = routes(response);
         routes.reverse();
         Some(Self {
@@ -61,7 +63,7 @@ impl Dialog {
             remote_tag: response.tag("To"),
             local_seq: invite.headers.cseq()?.0,
             remote_seq: 0,
-            target: target.uri,
+            target: target.map_or_else(|| invite.uri.clone(), |target| target.uri),
             routes,
             contact,
         })

@@ -337,6 +337,7 @@ impl EdgeEntry {
             did,
             number: identities::caller_number(request, trunk, trusted),
             is_trunk_itself: trusted,
+            outbound: None,
         };
         call::begin(&self.shared, line, caller, request, reply, &self.incoming);
         Ok(())

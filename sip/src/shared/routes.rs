@@ -47,9 +47,14 @@ impl Shared {
                 false => Err(io::ErrorKind::NotConnected.into()),
             };
         };
-        let uri = dialog.next_hop();
-        let transport = transport_to(&uri, Some(known));
-        let port = port_of(&uri, transport);
+        self.flow_named(trunk, &dialog.next_hop(), known).await
+    }
+
+    /// The route to an address that a trunk names: public ones and its own are followed. For others it is `known`, where its last
+    /// request came from.
+    pub async fn flow_named(&self, trunk: &Trunk, uri: &Uri, known: &Flow) -> io::Result<Flow> {
+        let transport = transport_to(uri, Some(known));
+        let port = port_of(uri, transport);
         let found = addresses(&uri.host, port).await.unwrap_or_default();
         let may_be_named = |address: &SocketAddr| self.may_be_named(trunk, address.ip(), known);
         let named: Vec<SocketAddr> = found.into_iter().filter(may_be_named).collect();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dikala_sip::{
     leg::{LegEvent, SPEECH_RATE},
-    settings::Codec,
+    settings::{Codec, TransferMethod},
 };
 use tokio::time::timeout;
 
@@ -210,7 +210,11 @@ async fn a_caller_is_referred_and_hears_how_it_went() {
             Err("the other side did not take the call (status 486)".to_owned()),
         ),
     ] {
-        let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+        let transferring = CallBehaviour::Transfer("+62811111".to_owned());
+        let bench = TestEdge::with(transferring, 10, |sip| {
+            sip.trunks[0].transfer = TransferMethod::Refer;
+        })
+        .await;
         let mut phone = ScriptedPhone::udp(bench.udp()).await;
         phone
             .call("Allow: INVITE, REFER, NOTIFY\r\n", &offer(40_000))

@@ -1,0 +1,152 @@
+//! Transfers: by REFER or by a call of ours, where the trunk has it, and under which numbers.
+
+use dikala_sip::{
+    leg::LegEvent,
+    settings::{Credentials, OutboundIdentity, OutboundSettings, TransferMethod},
+};
+use tokio::net::UdpSocket;
+
+use crate::{
+    digests::call_by_digest,
+    proofs::{challenge, proven},
+    support::{CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, header, offer},
+};
+
+const REFERS: &str = "Allow: INVITE, REFER, NOTIFY\r\n";
+
+fn transferring() -> CallBehaviour {
+    CallBehaviour::Transfer("+62811111".to_owned())
+}
+
+/// The next REFER or INVITE.
+async fn ordered(phone: &mut ScriptedPhone) -> String {
+    loop {
+        let request = phone.hears(PATIENCE).await.expect("a request");
+        if ["REFER ", "INVITE "]
+            .iter()
+            .any(|name| request.starts_with(name))
+        {
+            return request;
+        }
+    }
+}
+
+/// Reports how far a REFER is.
+async fn notify(phone: &mut ScriptedPhone, told: &str) {
+    phone.cseq += 1;
+    let event = "Event: refer\r\nSubscription-State: active\r\n";
+    let notify = phone.request("NOTIFY", event, &format!("SIP/2.0 {told}\r\n"));
+    let notify = notify.replace("application/sdp", "message/sipfrag");
+    phone.send(&notify).await;
+}
+
+/// A REFER would send such a phone to itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_phone_that_calls_directly_is_not_referred() {
+    let bench = TestEdge::with(transferring(), 10, |sip| {
+        sip.trunks = TestEdge::of_users();
+    })
+    .await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let allow = |invite: String| invite.replacen("User-Agent:", &format!("{REFERS}User-Agent:"), 1);
+    call_by_digest(&mut phone, allow, &offer(40_000)).await;
+    let request = ordered(&mut phone).await;
+    assert!(request.starts_with("INVITE sip:+62811111@"), "{request}");
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trunk_is_referred_or_called_as_its_option_says() {
+    for (method, allow, request) in [
+        (TransferMethod::Auto, REFERS, "REFER "),
+        (TransferMethod::Auto, "", "INVITE "),
+        (TransferMethod::Refer, "", "REFER "),
+        (TransferMethod::Bridge, REFERS, "INVITE "),
+    ] {
+        let bench = TestEdge::with(transferring(), 10, |sip| {
+            sip.trunks[0].transfer = method;
+        })
+        .await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        phone.call(allow, &offer(40_000)).await;
+        let ordered = ordered(&mut phone).await;
+        assert!(ordered.starts_with(request), "{method:?}: {ordered}");
+        phone.hang_up().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_called_after_a_refer_that_fails() {
+    for (answer, told) in [
+        ("405 Method Not Allowed", None),
+        ("202 Accepted", Some("404 Not Found")),
+        ("202 Accepted", Some("503 Service Unavailable")),
+    ] {
+        let bench = TestEdge::new(transferring()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        phone.call(REFERS, &offer(40_000)).await;
+        let refer = phone.expect("REFER ").await;
+        phone.answer(&refer, answer).await;
+        if let Some(told) = told {
+            notify(&mut phone, told).await;
+        }
+        phone.expect("INVITE sip:+62811111@").await;
+        let told = |event: &LegEvent| matches!(event, LegEvent::Transfer(_));
+        assert!(!bench.call().events.iter().any(told));
+        phone.hang_up().await;
+    }
+}
+
+/// Many carriers take calls at another address than the one they call from, under an account, and show numbers of their own only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_called_where_and_as_the_trunk_has_it() {
+    let carrier = UdpSocket::bind("127.0.0.3:0").await.unwrap();
+    let address = carrier.local_addr().unwrap();
+    let bench = TestEdge::with(transferring(), 10, |sip| {
+        sip.trunks[0].addresses = vec!["127.0.0.1/32".parse().unwrap()];
+        sip.trunks[0].outbound = OutboundSettings {
+            uri: Some(format!("sip:{address}")),
+            credentials: Some(Credentials {
+                username: "dikala".to_owned(),
+                password: "rahasia".to_owned(),
+            }),
+            from: OutboundIdentity::Caller,
+        };
+    })
+    .await;
+    let mut carrier = ScriptedPhone::at(carrier, bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let invite = carrier.expect("INVITE ").await;
+    assert!(
+        invite.starts_with(&format!("INVITE sip:+62811111@{address} ")),
+        "{invite}"
+    );
+    assert!(
+        header(&invite, "From")
+            .unwrap()
+            .contains("sip:+628123456789@"),
+        "{invite}"
+    );
+    for name in ["P-Preferred-Identity", "Diversion"] {
+        assert!(
+            header(&invite, name)
+                .unwrap()
+                .starts_with("<sip:+622150001000@"),
+            "{invite}"
+        );
+    }
+    challenge(&mut carrier, &invite, "407 Proxy Authentication Required").await;
+    carrier.expect("ACK ").await;
+    let again = carrier.expect("INVITE ").await;
+    proven(&again, "Proxy-Authorization", 2);
+    let accepted = carrier.response(&again, "200 OK", "person", &offer(40_002));
+    carrier.send(&accepted).await;
+    carrier.expect("ACK ").await;
+    eventually("it stands", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
+    phone.hang_up().await;
+    let bye = carrier.expect("BYE ").await;
+    challenge(&mut carrier, &bye, "407 Proxy Authentication Required").await;
+    let again = carrier.expect("BYE ").await;
+    proven(&again, "Proxy-Authorization", 4);
+}
