@@ -74,6 +74,19 @@ pub struct Trunk {
     pub extensions: BTreeMap<String, String>,
     pub outbound: OutboundSettings,
     pub transfer: TransferMethod,
+    pub session_timer: SessionTimer,
+    /// Concurrent calls of the trunk, and new ones a second; more are answered 503.
+    pub max_calls: Option<u32>,
+    pub calls_per_second: Option<u32>,
+}
+
+/// Session timers (RFC 4028).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SessionTimer {
+    #[default]
+    Auto,
+    /// None is agreed on, and no refresh is sent.
+    Off,
 }
 
 /// How a caller is connected to a person.
@@ -146,4 +159,11 @@ pub struct UserAgent {
     pub name: &'static str,
     /// The value of `User-Agent` and `Server`, such as `Example/1.0`.
     pub product: &'static str,
+}
+
+impl UserAgent {
+    /// The product for strangers, who could look up the faults of a version.
+    pub(crate) fn without_version(self) -> &'static str {
+        self.product.split('/').next().unwrap_or(self.name)
+    }
 }

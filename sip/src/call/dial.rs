@@ -21,7 +21,7 @@ use crate::{
     dialog::{self, Dialog},
     leg::Leg,
     message::{Method, SipRequest, SipResponse, Uri},
-    settings::Credentials,
+    settings::{Credentials, SessionTimer},
     shared::{ALLOW, Shared, token},
     statistics::{OutcomeCounters, count},
     transactions::GIVEN_UP,
@@ -138,6 +138,10 @@ impl OutgoingLeg {
                 return Err(refused.words.into());
             }
         };
+        let timer = match self.caller.trunk.session_timer {
+            SessionTimer::Auto => session_timer::accepted(&response.headers),
+            SessionTimer::Off => None,
+        };
         let (orders, ordered) = mpsc::channel(ORDERS);
         let (speech, spoken) = mpsc::channel(SPEECH);
         let (events, receiver) = mpsc::channel(EVENTS);
@@ -151,7 +155,7 @@ impl OutgoingLeg {
             terms: None,
             taking: AnswerSdp::Agreed,
             media: None,
-            timer: session_timer::accepted(&response.headers),
+            timer,
             peer: Peer::of(&response.headers),
             inbox: received,
             orders: ordered,
@@ -310,11 +314,13 @@ impl OutgoingLeg {
             ("CSeq", "1 INVITE".to_owned()),
             ("Contact", contact.to_owned()),
             ("Allow", ALLOW.to_owned()),
-            ("Supported", SUPPORTED_IN_REQUESTS.to_owned()),
-            ("Session-Expires", SESSION_EXPIRES.to_owned()),
             ("Content-Type", "application/sdp".to_owned()),
         ] {
             invite.headers.push(name, &value);
+        }
+        if trunk.session_timer == SessionTimer::Auto {
+            invite.headers.push("Supported", SUPPORTED_IN_REQUESTS);
+            invite.headers.push("Session-Expires", SESSION_EXPIRES);
         }
         outbound::identify(&mut invite, &from, did);
         invite.body = offer.into_bytes();

@@ -142,7 +142,7 @@ impl Call {
             return None;
         }
         if state.waiting.take().is_some() {
-            self.line = self.shared.lines.take(&self.caller.trunk.name);
+            self.line = self.shared.lines.take(&self.caller.trunk);
             if self.line.is_none() {
                 return Some(Termination::Broken(503, ALL_TAKEN));
             }
@@ -303,7 +303,7 @@ impl Call {
             reply.refuse(491, "Request Pending");
             return None;
         }
-        let timer = super::timer_of(request, reply)?;
+        let timer = super::timer_of(request, &self.caller.trunk, reply)?;
         let mut answer = None;
         match self.session.offered(&request.body) {
             Ok(None) => {}

@@ -42,7 +42,7 @@ use crate::{
         sdp::{MediaTerms, codec_name},
     },
     message::{Headers, SipRequest, SipResponse},
-    settings::Trunk,
+    settings::{SessionTimer, Trunk},
     shared::{ALLOW, RETRY_AFTER_SECONDS, SUPPORTED, Shared},
     statistics::count,
     transactions::Responder,
@@ -174,7 +174,7 @@ fn prepare(
     request: &SipRequest,
     reply: &Responder,
 ) -> Option<(Call, Leg, Option<&'static str>)> {
-    let timer = timer_of(request, reply)?;
+    let timer = timer_of(request, &caller.trunk, reply)?;
     let flow = reply.flow.towards(reply.flow.remote);
     let contact = contact(shared, request, &flow);
     let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact) else {
@@ -265,7 +265,10 @@ fn dressed(shared: &Shared, contact: &str, response: SipResponse) -> SipResponse
 }
 
 /// The session timer; or `None` after refusing one that is too short.
-fn timer_of(request: &SipRequest, reply: &Responder) -> Option<Option<Timer>> {
+fn timer_of(request: &SipRequest, trunk: &Trunk, reply: &Responder) -> Option<Option<Timer>> {
+    if trunk.session_timer == SessionTimer::Off {
+        return Some(None);
+    }
     match session_timer::answer(&request.headers) {
         Ok(timer) => Some(timer),
         Err(session_timer::TooSmall) => {

@@ -256,7 +256,7 @@ impl Call {
         reply.send(&self.dressed(reply.response(200, "OK")));
         // After a late PRACK the call needs a line again.
         if waited.is_some() {
-            self.line = self.shared.lines.take(&self.caller.trunk.name);
+            self.line = self.shared.lines.take(&self.caller.trunk);
             if self.line.is_none() {
                 note(&self.shared, &self.caller, (503, "lines"), &ringing.reply);
                 self.registration.free_caller();

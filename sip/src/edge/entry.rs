@@ -1,6 +1,7 @@
 //! The entry of the SIP edge: admits callers, refuses what is wrong at once, and passes the rest to its call.
 
 use std::{
+    collections::HashMap,
     net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -21,11 +22,10 @@ use crate::{
     dialog::open_dialogs::DialogMessage,
     identities,
     leg::OfferedCall,
-    limits::rate_limit::{RateLimit, RateLimiter},
-    lines::ALL_TAKEN,
+    limits::rate_limit::{RateCount, RateLimit, RateLimiter},
+    lines::{ALL_TAKEN, LinePermit},
     message::{
-        BrokenMessage, Method, SipMessage, SipRequest, SipResponse, Via, check, parse,
-        take_sdp,
+        BrokenMessage, Method, SipMessage, SipRequest, SipResponse, Via, check, parse, take_sdp,
     },
     numbers::Number,
     settings::Trunk,
@@ -50,6 +50,8 @@ pub struct EdgeEntry {
     limits: StrangerLimits,
     /// Dropped messages of strangers.
     dropped: AtomicU64,
+    /// Use of `calls_per_second`, by the trunk's name.
+    rates: HashMap<String, Mutex<RateCount>>,
     begun: Instant,
 }
 
@@ -84,7 +86,7 @@ impl Receive for EdgeEntry {
         }
         match parsed {
             Ok(message) => self.take(message, flow),
-            Err(broken) => answer_broken(&broken, flow, self.shared.user_agent.product),
+            Err(broken) => answer_broken(&broken, flow, self.shared.user_agent.without_version()),
         }
     }
 
@@ -112,13 +114,18 @@ impl Receive for EdgeEntry {
     }
 }
 
-fn locked(flood: &Mutex<RateLimiter>) -> std::sync::MutexGuard<'_, RateLimiter> {
-    flood.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(limit: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    limit.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl EdgeEntry {
     pub fn new(shared: Arc<Shared>, incoming: mpsc::Sender<OfferedCall>) -> Self {
+        let rate = |trunk: &Trunk| {
+            let limit = RateLimit::a_second(trunk.calls_per_second?.max(1).into());
+            Some((trunk.name.clone(), Mutex::new(RateCount::new(limit))))
+        };
         Self {
+            rates: shared.settings.trunks.iter().filter_map(rate).collect(),
             access: AccessControl::new(shared.clone()),
             shared,
             incoming,
@@ -200,7 +207,7 @@ impl EdgeEntry {
     }
 
     fn request(&self, mut request: SipRequest, flow: &Flow) {
-        let server = self.shared.user_agent.product;
+        let server = self.shared.user_agent.without_version();
         let mut via = match check(&request) {
             Ok(via) => via,
             Err(fault) => {
@@ -319,11 +326,11 @@ impl EdgeEntry {
             count(&self.shared.counters.callers.refused, 1);
             refuse((why.status(), "number"));
         })?;
-        let Some(line) = self.shared.lines.take(&trunk.name) else {
+        let line = self.line(trunk).map_err(|(reason, words)| {
             count(&self.shared.counters.callers.refused, 1);
-            refuse((503, "lines"));
-            return Err(refused(503, "Service Unavailable", ALL_TAKEN));
-        };
+            refuse((503, reason));
+            refused(503, "Service Unavailable", words)
+        })?;
         let place = TransactionPlace::Begins {
             trunk: trunk.name.clone(),
             phone: (!trusted).then_some(ip),
@@ -341,6 +348,15 @@ impl EdgeEntry {
         };
         call::begin(&self.shared, line, caller, request, reply, &self.incoming);
         Ok(())
+    }
+
+    /// A line for another call of this trunk; or why there is none, as the reason that is counted and in words.
+    fn line(&self, trunk: &Trunk) -> Result<LinePermit, (&'static str, &'static str)> {
+        let rate = self.rates.get(&trunk.name);
+        if rate.is_some_and(|rate| !locked(rate).admits(self.now())) {
+            return Err(("rate", "the trunk begins too many calls at once"));
+        }
+        self.shared.lines.take(trunk).ok_or(("lines", ALL_TAKEN))
     }
 
     fn arrived(

@@ -42,6 +42,31 @@ impl RateLimit {
     }
 }
 
+/// The use of one rate limit. Times are microseconds from any epoch.
+#[derive(Debug)]
+pub struct RateCount {
+    limit: RateLimit,
+    used_until: u64,
+}
+
+impl RateCount {
+    pub fn new(limit: RateLimit) -> Self {
+        Self {
+            limit,
+            used_until: 0,
+        }
+    }
+
+    /// Admits one more; false if the limit is used up.
+    pub fn admits(&mut self, now: u64) -> bool {
+        let admits = self.limit.wait(self.used_until, now) == 0;
+        if admits {
+            self.limit.use_up(&mut self.used_until, now);
+        }
+        admits
+    }
+}
+
 /// The strangers' use of their rate limits. Times are microseconds from any epoch.
 #[derive(Debug)]
 pub struct RateLimiter {
@@ -110,6 +135,22 @@ mod tests {
 
     fn ip(number: u32) -> IpAddr {
         IpAddr::from((0x0a00_0000 + number).to_be_bytes())
+    }
+
+    #[test]
+    fn a_rate_is_admitted_and_no_more() {
+        for (rate, ms, admitted) in [(1, 0, 1), (5, 0, 5), (5, 1_000, 10), (1, 10_000, 11)] {
+            let mut count = RateCount::new(RateLimit::a_second(rate));
+            let begun = 1_000_000;
+            let times = (0..100)
+                .map(|_| begun)
+                .chain((1..=ms).map(|at| begun + at * 1_000));
+            assert_eq!(
+                times.filter(|now| count.admits(*now)).count(),
+                admitted,
+                "{rate}"
+            );
+        }
     }
 
     #[test]

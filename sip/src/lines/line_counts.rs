@@ -30,9 +30,12 @@ impl LineCounts {
         self.all
     }
 
-    /// Takes a line for a call of this trunk, if one is free and not reserved for others.
-    pub fn take(&mut self, trunk: &str) -> bool {
-        if self.all + self.kept_from(trunk) >= self.max {
+    /// Takes a line for a call of this trunk, if one is free and not reserved for others. `most`: lines that the trunk may have.
+    pub fn take(&mut self, trunk: &str, most: Option<u32>) -> bool {
+        let held = self.held.get(trunk).copied().unwrap_or_default();
+        if most.is_some_and(|most| held >= most as usize)
+            || self.all + self.kept_from(trunk) >= self.max
+        {
             return false;
         }
         self.all += 1;
@@ -127,7 +130,7 @@ mod tests {
         #[case] other: usize,
     ) {
         let mut counts = LineCounts::new(max, trunks);
-        let mut take = |name: &str| (0..max + 1).filter(|_| counts.take(name)).count();
+        let mut take = |name: &str| (0..max + 1).filter(|_| counts.take(name, None)).count();
         assert_eq!(take("greedy"), greedy);
         for number in 1..trunks {
             let got = take(&number.to_string());
@@ -139,11 +142,21 @@ mod tests {
     }
 
     #[test]
+    fn a_trunk_may_have_a_limit_of_its_own() {
+        let mut counts = LineCounts::new(100, 1);
+        let taken =
+            |counts: &mut LineCounts, most| (0..9).filter(|_| counts.take("a", most)).count();
+        assert_eq!(taken(&mut counts, Some(2)), 2);
+        assert_eq!(taken(&mut counts, Some(3)), 1);
+        assert_eq!(taken(&mut counts, None), 9);
+    }
+
+    #[test]
     fn lines_come_back() {
         let mut counts = LineCounts::new(4, 1);
         for _ in 0..3 {
-            assert!((0..4).all(|_| counts.take("a")));
-            assert!(!counts.take("a"));
+            assert!((0..4).all(|_| counts.take("a", None)));
+            assert!(!counts.take("a", None));
             (0..4).for_each(|_| counts.give_back("a"));
         }
         assert_eq!((counts.all(), counts.held.len()), (0, 0));

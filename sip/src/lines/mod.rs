@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::{sync::Notify, time::Duration};
 
 use self::line_counts::{LineCounts, UnacknowledgedCalls};
+use crate::settings::Trunk;
 
 /// Time after which an unacknowledged call loses its line. The sender of a forged INVITE never acknowledges.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -58,10 +59,11 @@ impl Lines {
     }
 
     /// Takes a line for a call of this trunk, if one is free for it.
-    pub fn take(self: &Arc<Self>, trunk: &str) -> Option<LinePermit> {
-        self.counts().take(trunk).then(|| LinePermit {
+    pub fn take(self: &Arc<Self>, trunk: &Trunk) -> Option<LinePermit> {
+        let is_taken = self.counts().take(&trunk.name, trunk.max_calls);
+        is_taken.then(|| LinePermit {
             lines: self.clone(),
-            trunk: trunk.to_owned(),
+            trunk: trunk.name.clone(),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::{process::Command, time::Duration};
 
-use crate::support::{CallBehaviour, ChildProgram, ScriptedPhone, TestEdge, need, offer};
+use crate::support::{CallBehaviour, ChildProgram, ScriptedPhone, TestEdge, header, need, offer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_are_refused_and_nothing_is_kept_of_them() {
@@ -14,6 +14,11 @@ async fn strangers_are_refused_and_nothing_is_kept_of_them() {
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     let first = phone.expect("SIP/2.0 403").await;
+    assert_eq!(
+        header(&first, "Server"),
+        Some("Dikala"),
+        "without a version"
+    );
     // Without a transaction nothing is retransmitted, and the same request gets the same answer.
     assert_eq!(phone.hears(Duration::from_millis(900)).await, None);
     phone.send(&invite).await;

@@ -1,8 +1,8 @@
-//! Options of a trunk: its called number and extensions.
+//! Options of a trunk: its called number, extensions, session timer and limits.
 
-use dikala_sip::settings::Trunk;
+use dikala_sip::settings::{SessionTimer, Trunk};
 
-use crate::support::{CallBehaviour, ScriptedPhone, TestEdge, offer};
+use crate::support::{CallBehaviour, ScriptedPhone, TestEdge, header, offer};
 
 async fn with(behaviour: CallBehaviour, change: impl FnOnce(&mut Trunk)) -> TestEdge {
     TestEdge::with(behaviour, 10, |sip| change(&mut sip.trunks[0])).await
@@ -37,4 +37,47 @@ async fn extensions_and_a_single_number_are_called_numbers() {
         .expect("SIP/2.0 180")
         .await;
     assert_eq!(bench.call().did, "+622150001000");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_session_timer_is_agreed_on_where_it_is_off() {
+    let transferring = CallBehaviour::Transfer("+62811111".to_owned());
+    let bench = with(transferring, |trunk| {
+        trunk.session_timer = SessionTimer::Off;
+    })
+    .await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let timer = "Supported: timer\r\nSession-Expires: 60;refresher=uas\r\n";
+    let answer = phone.call(timer, &offer(40_000)).await;
+    assert_eq!(header(&answer, "Session-Expires"), None);
+    let invite = phone.expect("INVITE ").await;
+    assert_eq!(header(&invite, "Session-Expires"), None);
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trunk_has_so_many_calls_and_begins_so_many_a_second() {
+    let did = "+622150001000";
+    let bench = with(CallBehaviour::Ring, |trunk| trunk.max_calls = Some(1)).await;
+    called(&bench, did, "").await.expect("SIP/2.0 180").await;
+    let refused = called(&bench, did, "").await.expect("SIP/2.0 503").await;
+    assert!(header(&refused, "Retry-After").is_some(), "{refused}");
+    assert_eq!(bench.calls().len(), 1);
+
+    let bench = with(CallBehaviour::Ring, |trunk| {
+        trunk.calls_per_second = Some(1)
+    })
+    .await;
+    // Both are sent before the first is answered.
+    let (mut first, mut second) = (called(&bench, did, "").await, called(&bench, did, "").await);
+    first.expect("SIP/2.0 180").await;
+    let refused = second.expect("SIP/2.0 503").await;
+    assert!(header(&refused, "Retry-After").is_some(), "{refused}");
+    let counted = bench.edge.statistics().refused;
+    assert!(
+        counted
+            .iter()
+            .any(|one| one.reason == "rate" && one.count == 1),
+        "{counted:?}"
+    );
 }
