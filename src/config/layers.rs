@@ -171,6 +171,8 @@ impl Layers {
         let fields = [
             ("name", Value::from(name)),
             ("addresses", Value::from(addresses)),
+            // A softphone would be referred to itself.
+            ("transfer", Value::from("bridge")),
         ];
         let fields = fields.map(|(field, value)| (field.to_owned(), value));
         let trunk = Value::new(None, ValueKind::Table(fields.into_iter().collect()));

@@ -1,38 +1,28 @@
 //! The built-in bridge: its keys, their checks, and its settings.
 
+mod trunks;
+
 use std::{
-    collections::HashSet,
     net::{IpAddr, Ipv6Addr, SocketAddr},
     ops::RangeInclusive,
     path::PathBuf,
 };
 
 use config::{Value, ValueKind};
-use dikala_sip::{
-    registrar,
-    settings::{
-        Codec, Credentials, ListenAddress, RegisterSettings, SipSettings, SipTransport, Srtp,
-        TlsFiles, Trunk,
-    },
-};
+use dikala_sip::settings::{Codec, ListenAddress, SipSettings, SipTransport, Srtp, TlsFiles};
 use dikala_telephony::settings::{BridgeSettings, GeminiSettings, Prices, Voice, VoiceModel};
 use serde::Deserialize;
 use url::Url;
 
-use super::{mask::MASK, nets::parse_net, price::Price};
-use crate::common_passwords::is_common;
+use self::trunks::TrunkTable;
+use super::{mask::MASK, price::Price};
+
+pub(super) use self::trunks::trunks;
 
 /// The only list that may be a comma-separated text in the file.
 pub(super) const LISTEN: &str = "telephony.sip.listen";
 /// The only list of tables.
 pub(super) const TRUNKS: &str = "telephony.sip.trunks";
-const TRUNKS_MAX: usize = 1_000;
-const NAME_CHARS_MAX: usize = 64;
-/// The shortest password for callers, in characters. Nothing else keeps attackers out.
-const PASSWORD_CHARS_MIN: usize = 12;
-/// The allowed lifetime of a registration in seconds, and the default.
-const EXPIRES_SECONDS: RangeInclusive<u32> = 1..=86_400;
-const EXPIRES_SECONDS_USUAL: u32 = 600;
 /// Seconds of the shutdown time that remain for webhooks of the ended calls and for connections. At most a quarter of
 /// the time.
 const SHUTDOWN_SECONDS_LEFT: u64 = 5;
@@ -92,33 +82,6 @@ struct PriceKeys {
     audio_in: Price,
     text_out: Price,
     audio_out: Price,
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TrunkTable {
-    name: String,
-    #[serde(default)]
-    addresses: Vec<String>,
-    username: Option<String>,
-    password: Option<String>,
-    register: Option<RegisterTable>,
-    prefix: Option<String>,
-}
-
-impl std::fmt::Debug for TrunkTable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("TrunkTable").field(&self.name).finish()
-    }
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RegisterTable {
-    registrar: String,
-    username: String,
-    password: String,
-    expires_seconds: Option<u32>,
 }
 
 impl TelephonyKeys {
@@ -294,140 +257,6 @@ fn srtp(text: &str) -> Option<Srtp> {
 fn is_websocket(text: &str) -> bool {
     let url = Url::parse(text).ok();
     url.is_some_and(|url| matches!(url.scheme(), "ws" | "wss") && url.has_host())
-}
-
-/// The fault of the list of trunks, if it has one.
-pub(super) fn trunks(items: &[Value]) -> Option<String> {
-    if items.len() > TRUNKS_MAX {
-        return Some(format!("it must have at most {TRUNKS_MAX} entries"));
-    }
-    let (mut names, mut usernames) = (HashSet::new(), HashSet::new());
-    items.iter().zip(1..).find_map(|(item, number)| {
-        if !matches!(item.kind, ValueKind::Table(_)) {
-            return Some(
-                "it must be a list of tables, [[telephony.sip.trunks]], in the file of the configuration".to_owned(),
-            );
-        }
-        let read = item.clone().try_deserialize::<TrunkTable>();
-        let trunk = read
-            .map_err(|error| error.to_string())
-            .and_then(|table| table.read());
-        match trunk {
-            Ok(trunk) if !names.insert(trunk.name.clone()) => {
-                Some(format!("two trunks have the name {:?}", trunk.name))
-            }
-            Ok(trunk) => {
-                let username = trunk.credentials.map(|credentials| credentials.username);
-                let again = username.filter(|username| !usernames.insert(username.clone()));
-                again.map(|again| {
-                    format!("two trunks have the username {again:?}, which is to say who calls")
-                })
-            }
-            Err(fault) => Some(format!("trunk {number}: {fault}")),
-        }
-    })
-}
-
-impl TrunkTable {
-    fn read(&self) -> Result<Trunk, String> {
-        let length = self.name.chars().count();
-        if length == 0 || length > NAME_CHARS_MAX || self.name.chars().any(char::is_control) {
-            return Err(format!("name must have 1 to {NAME_CHARS_MAX} characters"));
-        }
-        let net = |text: &String| {
-            parse_net(text).ok_or_else(|| {
-                format!(
-                    "{text:?} is no address or range; write it like 203.0.113.7 or 203.0.113.0/24"
-                )
-            })
-        };
-        let addresses = self.addresses.iter().map(net).collect::<Result<_, _>>()?;
-        let credentials = match (&self.username, &self.password) {
-            (None, None) => None,
-            (Some(username), Some(password)) if !username.is_empty() && !password.is_empty() => {
-                check_password(password)?;
-                Some(Credentials {
-                    username: username.clone(),
-                    password: password.clone(),
-                })
-            }
-            _ => return Err("username and password must be set both, or neither".to_owned()),
-        };
-        let register = self
-            .register
-            .as_ref()
-            .map(RegisterTable::read)
-            .transpose()?;
-        if self.addresses.is_empty() && credentials.is_none() && register.is_none() {
-            return Err(
-                "nobody can call over it; set addresses, or username and password, or register"
-                    .to_owned(),
-            );
-        }
-        if let Some(prefix) = &self.prefix
-            && !is_prefix(prefix)
-        {
-            return Err(format!("prefix is {prefix:?}; it must be like +62"));
-        }
-        Ok(Trunk {
-            name: self.name.clone(),
-            addresses,
-            credentials,
-            register,
-            prefix: self.prefix.clone(),
-            ..Trunk::default()
-        })
-    }
-}
-
-/// Checks a password for callers. A registrar's password is not checked, because the registrar chooses it.
-fn check_password(password: &str) -> Result<(), String> {
-    if password.chars().count() < PASSWORD_CHARS_MIN {
-        return Err(format!(
-            "password must have at least {PASSWORD_CHARS_MIN} characters; whoever guesses it calls at your cost"
-        ));
-    }
-    if is_common(password) {
-        let fault =
-            "password is one of the most common ones, which are tried first; take a random one";
-        return Err(fault.to_owned());
-    }
-    Ok(())
-}
-
-fn is_prefix(text: &str) -> bool {
-    let digits = text.strip_prefix('+').unwrap_or_default();
-    (1..=7).contains(&digits.len())
-        && digits.bytes().all(|b| b.is_ascii_digit())
-        && !digits.starts_with('0')
-}
-
-impl RegisterTable {
-    fn read(&self) -> Result<RegisterSettings, String> {
-        let registrar = registrar(&self.registrar).ok_or(
-            "register.registrar must be like sip.example.com, tcp://sip.example.com:5060 or sip:sip.example.com",
-        )?;
-        if self.username.is_empty() || self.password.is_empty() {
-            return Err("register.username and register.password must be set".to_owned());
-        }
-        let expires_seconds = self.expires_seconds.unwrap_or(EXPIRES_SECONDS_USUAL);
-        if !EXPIRES_SECONDS.contains(&expires_seconds) {
-            return Err(format!(
-                "register.expires_seconds must be from {} to {}",
-                EXPIRES_SECONDS.start(),
-                EXPIRES_SECONDS.end()
-            ));
-        }
-        Ok(RegisterSettings {
-            registrar,
-            credentials: Credentials {
-                username: self.username.clone(),
-                password: self.password.clone(),
-            },
-            expires_seconds,
-            ..RegisterSettings::default()
-        })
-    }
 }
 
 /// A table in displayable form: `{name=jkt-1 password=********}`.

@@ -1,5 +1,7 @@
 //! Tests of the keys of the bridge.
 
+use dikala_sip::settings::{OutboundIdentity, SessionTimer, TransferMethod};
+
 use super::*;
 use crate::config::{ConfigError, Layers, Settings as All};
 
@@ -321,6 +323,40 @@ fn what_is_wrong_is_said() {
             "from 1 to",
         ),
         (
+            trunk("name = \"a\"\naddresses = [\"::1\"]\nnumber = \"0812\""),
+            "like +622150001000",
+        ),
+        (
+            trunk("name = \"a\"\naddresses = [\"::1\"]\nextensions = { 5 = \"+622150001000\" }"),
+            "2 to 6 digits",
+        ),
+        (
+            trunk("name = \"a\"\naddresses = [\"::1\"]\nextensions = { 500 = \"501\" }"),
+            "like +622150001000",
+        ),
+        (
+            trunk("name = \"a\"\naddresses = [\"::1\"]\ntransfer = \"never\""),
+            "one of auto, refer, bridge",
+        ),
+        (
+            trunk("name = \"a\"\naddresses = [\"::1\"]\nmax_calls = 0"),
+            "max_calls must be from 1 to 20000",
+        ),
+        (
+            trunk("name = \"a\"\naddresses = [\"::1\"]\noutbound = { username = \"u\" }"),
+            "outbound.username and outbound.password",
+        ),
+        (
+            trunk("name = \"a\"\naddresses = [\"::1\"]\noutbound = { uri = \"http://x\" }"),
+            "outbound.uri must be like",
+        ),
+        (
+            trunk(
+                "name = \"a\"\nregister = { registrar = \"sip:x\", username = \"u\", password = \"p\", domain = \"a b\" }",
+            ),
+            "register.domain",
+        ),
+        (
             format!("{0}{0}", trunk("name = \"a\"\naddresses = [\"::1\"]")),
             "two trunks have the name",
         ),
@@ -337,6 +373,51 @@ fn what_is_wrong_is_said() {
         assert!(error.0.contains(expected), "{toml}\n{error}");
         assert!(error.0.contains("telephony."), "{error}");
     }
+}
+
+#[test]
+fn a_trunk_has_numbers_limits_and_ways_of_its_own() {
+    let toml = r#"
+[telephony]
+enabled = true
+[telephony.voice]
+model = "scripted"
+[[telephony.sip.trunks]]
+name = "ims"
+number = "+622150001000"
+extensions = { "500" = "+622150001500" }
+outbound = { uri = "tcp://out.example", username = "o", password = "quiet", from = "caller" }
+transfer = "bridge"
+session_timer = "off"
+max_calls = 30
+calls_per_second = 5
+[telephony.sip.trunks.register]
+registrar = "reg.example"
+proxy = "edge.example:5080"
+username = "+6221"
+auth_username = "6221@ims"
+domain = "ims.example"
+password = "quiet"
+"#;
+    let (_, settings) = read(toml, &[]).expect("it is right");
+    let mut bridge = settings.telephony().expect("it is enabled");
+    let trunk = bridge.sip.trunks.remove(0);
+    assert_eq!(trunk.number.as_deref(), Some("+622150001000"));
+    assert_eq!(trunk.extensions["500"], "+622150001500");
+    assert_eq!(trunk.transfer, TransferMethod::Bridge);
+    assert_eq!(trunk.session_timer, SessionTimer::Off);
+    let limits = (trunk.max_calls, trunk.calls_per_second);
+    assert_eq!(limits, (Some(30), Some(5)));
+    assert_eq!(trunk.outbound.from, OutboundIdentity::Caller);
+    let uri = trunk.outbound.uri.as_deref();
+    assert_eq!(uri, Some("sip:out.example;transport=tcp"));
+    let outbound = trunk.outbound.credentials.expect("a digest");
+    assert_eq!(outbound.username, "o");
+    let register = trunk.register.expect("it registers");
+    assert_eq!(register.proxy.as_deref(), Some("sip:edge.example:5080"));
+    assert_eq!(register.domain.as_deref(), Some("ims.example"));
+    assert_eq!(register.account.as_deref(), Some("+6221"));
+    assert_eq!(register.credentials.username, "6221@ims");
 }
 
 /// Guessing passwords is the most common fraud against SIP.

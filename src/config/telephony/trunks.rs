@@ -1,0 +1,335 @@
+//! Trunks: tables of the configuration file, their checks, and their settings.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::RangeInclusive,
+};
+
+use config::{Value, ValueKind};
+use dikala_sip::{
+    registrar,
+    settings::{
+        Credentials, OutboundIdentity, OutboundSettings, RegisterSettings, SessionTimer,
+        TransferMethod, Trunk,
+    },
+};
+use serde::Deserialize;
+
+use super::host;
+use crate::{common_passwords::is_common, config::nets::parse_net};
+
+const TRUNKS_MAX: usize = 1_000;
+const NAME_CHARS_MAX: usize = 64;
+/// The shortest password for callers, in characters. Nothing else keeps attackers out.
+const PASSWORD_CHARS_MIN: usize = 12;
+/// The allowed lifetime of a registration in seconds, and the default.
+const EXPIRES_SECONDS: RangeInclusive<u32> = 1..=86_400;
+const EXPIRES_SECONDS_USUAL: u32 = 600;
+const EXTENSIONS_MAX: usize = 1_000;
+const CALLS_MAX: u32 = 20_000;
+const RATE_MAX: u32 = 1_000;
+const TRANSFERS: [(&str, TransferMethod); 3] = [
+    ("auto", TransferMethod::Auto),
+    ("refer", TransferMethod::Refer),
+    ("bridge", TransferMethod::Bridge),
+];
+const TIMERS: [(&str, SessionTimer); 2] =
+    [("auto", SessionTimer::Auto), ("off", SessionTimer::Off)];
+const IDENTITIES: [(&str, OutboundIdentity); 3] = [
+    ("did", OutboundIdentity::Did),
+    ("account", OutboundIdentity::Account),
+    ("caller", OutboundIdentity::Caller),
+];
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrunkTable {
+    name: String,
+    #[serde(default)]
+    addresses: Vec<String>,
+    username: Option<String>,
+    password: Option<String>,
+    register: Option<RegisterTable>,
+    prefix: Option<String>,
+    number: Option<String>,
+    #[serde(default)]
+    extensions: BTreeMap<String, String>,
+    outbound: Option<OutboundTable>,
+    transfer: Option<String>,
+    session_timer: Option<String>,
+    max_calls: Option<u32>,
+    calls_per_second: Option<u32>,
+}
+
+impl std::fmt::Debug for TrunkTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TrunkTable").field(&self.name).finish()
+    }
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RegisterTable {
+    registrar: String,
+    proxy: Option<String>,
+    domain: Option<String>,
+    username: String,
+    auth_username: Option<String>,
+    password: String,
+    expires_seconds: Option<u32>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OutboundTable {
+    uri: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    from: Option<String>,
+}
+
+/// The fault of the list of trunks, if it has one.
+pub(in crate::config) fn trunks(items: &[Value]) -> Option<String> {
+    if items.len() > TRUNKS_MAX {
+        return Some(format!("it must have at most {TRUNKS_MAX} entries"));
+    }
+    let (mut names, mut usernames) = (HashSet::new(), HashSet::new());
+    items.iter().zip(1..).find_map(|(item, number)| {
+        if !matches!(item.kind, ValueKind::Table(_)) {
+            return Some(
+                "it must be a list of tables, [[telephony.sip.trunks]], in the file of the configuration".to_owned(),
+            );
+        }
+        let read = item.clone().try_deserialize::<TrunkTable>();
+        let trunk = read
+            .map_err(|error| error.to_string())
+            .and_then(|table| table.read());
+        match trunk {
+            Ok(trunk) if !names.insert(trunk.name.clone()) => {
+                Some(format!("two trunks have the name {:?}", trunk.name))
+            }
+            Ok(trunk) => {
+                let username = trunk.credentials.map(|credentials| credentials.username);
+                let again = username.filter(|username| !usernames.insert(username.clone()));
+                again.map(|again| {
+                    format!("two trunks have the username {again:?}, which is to say who calls")
+                })
+            }
+            Err(fault) => Some(format!("trunk {number}: {fault}")),
+        }
+    })
+}
+
+impl TrunkTable {
+    pub(super) fn read(&self) -> Result<Trunk, String> {
+        let length = self.name.chars().count();
+        if length == 0 || length > NAME_CHARS_MAX || self.name.chars().any(char::is_control) {
+            return Err(format!("name must have 1 to {NAME_CHARS_MAX} characters"));
+        }
+        let net = |text: &String| {
+            parse_net(text).ok_or_else(|| {
+                format!(
+                    "{text:?} is no address or range; write it like 203.0.113.7 or 203.0.113.0/24"
+                )
+            })
+        };
+        let addresses = self.addresses.iter().map(net).collect::<Result<_, _>>()?;
+        let credentials = match (&self.username, &self.password) {
+            (None, None) => None,
+            (Some(username), Some(password)) if !username.is_empty() && !password.is_empty() => {
+                check_password(password)?;
+                Some(Credentials {
+                    username: username.clone(),
+                    password: password.clone(),
+                })
+            }
+            _ => return Err("username and password must be set both, or neither".to_owned()),
+        };
+        let register = self.register.as_ref().map(RegisterTable::read);
+        let register = register.transpose()?;
+        let outbound = self.outbound.as_ref().map(OutboundTable::read);
+        let outbound = outbound.transpose()?.unwrap_or_default();
+        if self.addresses.is_empty() && credentials.is_none() && register.is_none() {
+            return Err(
+                "nobody can call over it; set addresses, or username and password, or register"
+                    .to_owned(),
+            );
+        }
+        if let Some(prefix) = &self.prefix
+            && !is_prefix(prefix)
+        {
+            return Err(format!("prefix is {prefix:?}; it must be like +62"));
+        }
+        let (number, extensions) = self.numbers()?;
+        Ok(Trunk {
+            name: self.name.clone(),
+            addresses,
+            credentials,
+            register,
+            prefix: self.prefix.clone(),
+            number,
+            extensions,
+            outbound,
+            transfer: one_of("transfer", &TRANSFERS, self.transfer.as_deref())?,
+            session_timer: one_of("session_timer", &TIMERS, self.session_timer.as_deref())?,
+            max_calls: limit("max_calls", CALLS_MAX, self.max_calls)?,
+            calls_per_second: limit("calls_per_second", RATE_MAX, self.calls_per_second)?,
+        })
+    }
+
+    /// The called number, and the extensions.
+    fn numbers(&self) -> Result<(Option<String>, BTreeMap<String, String>), String> {
+        let fault = |field: &str, text: &String| {
+            Err(format!(
+                "{field} is {text:?}; it must be like +622150001000"
+            ))
+        };
+        if let Some(number) = self.number.as_ref().filter(|number| !is_number(number)) {
+            return fault("number", number);
+        }
+        if self.extensions.len() > EXTENSIONS_MAX {
+            return Err(format!("extensions may have {EXTENSIONS_MAX} entries"));
+        }
+        for (extension, number) in &self.extensions {
+            let digits = extension.len();
+            if !(2..=6).contains(&digits) || !extension.bytes().all(|b| b.is_ascii_digit()) {
+                return Err(format!(
+                    "the extension {extension:?} must have 2 to 6 digits"
+                ));
+            }
+            if !is_number(number) {
+                return fault("the number of an extension", number);
+            }
+        }
+        Ok((self.number.clone(), self.extensions.clone()))
+    }
+}
+
+/// The value of an option with these names; without a text the default.
+fn one_of<T: Copy + Default>(
+    field: &str,
+    names: &[(&str, T)],
+    text: Option<&str>,
+) -> Result<T, String> {
+    let Some(text) = text else {
+        return Ok(T::default());
+    };
+    let found = names.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        format!(
+            "{field} is {text:?}; it must be one of {}",
+            names.join(", ")
+        )
+    })
+}
+
+fn limit(field: &str, most: u32, value: Option<u32>) -> Result<Option<u32>, String> {
+    match value {
+        Some(value) if !(1..=most).contains(&value) => {
+            Err(format!("{field} must be from 1 to {most}"))
+        }
+        _ => Ok(value),
+    }
+}
+
+/// True for an E.164 number with its plus.
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix('+').unwrap_or_default();
+    (7..=15).contains(&digits.len())
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && !digits.starts_with('0')
+}
+
+/// A SIP URI, from any of the forms in which a registrar may be written.
+fn address(field: &str, text: &str) -> Result<String, String> {
+    registrar(text).ok_or_else(|| {
+        format!(
+            "{field} must be like sip.example.com, tcp://sip.example.com:5060 or sip:sip.example.com"
+        )
+    })
+}
+
+impl OutboundTable {
+    fn read(&self) -> Result<OutboundSettings, String> {
+        let uri = self.uri.as_ref().map(|uri| address("outbound.uri", uri));
+        let credentials = match (&self.username, &self.password) {
+            (None, None) => None,
+            (Some(username), Some(password)) if !username.is_empty() && !password.is_empty() => {
+                Some(Credentials {
+                    username: username.clone(),
+                    password: password.clone(),
+                })
+            }
+            _ => {
+                return Err(
+                    "outbound.username and outbound.password must be set both, or neither"
+                        .to_owned(),
+                );
+            }
+        };
+        Ok(OutboundSettings {
+            uri: uri.transpose()?,
+            credentials,
+            from: one_of("outbound.from", &IDENTITIES, self.from.as_deref())?,
+        })
+    }
+}
+
+/// Checks a password for callers. A registrar's password is not checked, because the registrar chooses it.
+fn check_password(password: &str) -> Result<(), String> {
+    if password.chars().count() < PASSWORD_CHARS_MIN {
+        return Err(format!(
+            "password must have at least {PASSWORD_CHARS_MIN} characters; whoever guesses it calls at your cost"
+        ));
+    }
+    if is_common(password) {
+        let fault =
+            "password is one of the most common ones, which are tried first; take a random one";
+        return Err(fault.to_owned());
+    }
+    Ok(())
+}
+
+fn is_prefix(text: &str) -> bool {
+    let digits = text.strip_prefix('+').unwrap_or_default();
+    (1..=7).contains(&digits.len())
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && !digits.starts_with('0')
+}
+
+impl RegisterTable {
+    fn read(&self) -> Result<RegisterSettings, String> {
+        let registrar = address("register.registrar", &self.registrar)?;
+        let proxy = self.proxy.as_ref();
+        let proxy = proxy.map(|proxy| address("register.proxy", proxy));
+        if let Some(domain) = self.domain.as_ref().filter(|domain| host(domain).is_none()) {
+            return Err(format!(
+                "register.domain is {domain:?}; it must be like sip.example.com"
+            ));
+        }
+        if self.username.is_empty() || self.password.is_empty() {
+            return Err("register.username and register.password must be set".to_owned());
+        }
+        let expires_seconds = self.expires_seconds.unwrap_or(EXPIRES_SECONDS_USUAL);
+        if !EXPIRES_SECONDS.contains(&expires_seconds) {
+            return Err(format!(
+                "register.expires_seconds must be from {} to {}",
+                EXPIRES_SECONDS.start(),
+                EXPIRES_SECONDS.end()
+            ));
+        }
+        let digest_username = self.auth_username.as_ref().unwrap_or(&self.username);
+        Ok(RegisterSettings {
+            registrar,
+            proxy: proxy.transpose()?,
+            domain: self.domain.clone(),
+            account: Some(self.username.clone()),
+            credentials: Credentials {
+                username: digest_username.clone(),
+                password: self.password.clone(),
+            },
+            expires_seconds,
+        })
+    }
+}
