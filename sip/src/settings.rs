@@ -18,6 +18,8 @@ pub struct SipSettings {
     pub codecs: Vec<Codec>,
     pub srtp: Srtp,
     pub trunks: Vec<Trunk>,
+    /// Where services of trunks are looked up; empty: at the nameservers of the system.
+    pub nameservers: Vec<SocketAddr>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -60,6 +60,7 @@ const LENGTHS: &[(&str, usize, usize)] = &[
     ("secrets.old_keys", 0, 8),
     ("telephony.sip.listen", 1, 16),
     ("telephony.sip.codecs", 1, 3),
+    ("telephony.sip.nameservers", 0, 3),
 ];
 /// Listening addresses.
 const ADDRESSES: &[&str] = &["http.listen", "operator.listen"];

@@ -49,6 +49,7 @@ struct SipKeys {
     rtp_ports: String,
     codecs: Vec<String>,
     srtp: String,
+    nameservers: Vec<String>,
     #[serde(default)]
     trunks: Vec<TrunkTable>,
 }
@@ -127,6 +128,11 @@ impl TelephonyKeys {
                 rtp_ports: ports(&sip.rtp_ports).unwrap_or(20_000..=29_999),
                 codecs: codecs.collect(),
                 srtp: srtp(&sip.srtp).unwrap_or(Srtp::Optional),
+                nameservers: sip
+                    .nameservers
+                    .iter()
+                    .filter_map(|text| nameserver(text))
+                    .collect(),
                 trunks: sip
                     .trunks
                     .iter()
@@ -187,6 +193,9 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
         "telephony.sip.srtp" => srtp(text)
             .is_none()
             .then_some("it must be off, optional or required"),
+        "telephony.sip.nameservers" => nameserver(text)
+            .is_none()
+            .then_some("each entry must be an address, such as 192.0.2.53 or 192.0.2.53:5353"),
         "telephony.voice.model" => (!["gemini", "scripted"].contains(&text))
             .then_some("it must be gemini or scripted"),
         "telephony.gemini.url" => (!is_websocket(text))
@@ -226,6 +235,13 @@ fn host(text: &str) -> Option<&str> {
         && text.bytes().all(of_name)
         && text.bytes().any(|b| b.is_ascii_alphabetic());
     is_name.then_some(text)
+}
+
+/// An address of a nameserver, by default with the usual port.
+fn nameserver(text: &str) -> Option<SocketAddr> {
+    let ip = text.parse::<IpAddr>().ok();
+    let usual = ip.map(|ip| SocketAddr::new(ip, 53));
+    usual.or_else(|| text.parse().ok())
 }
 
 fn ports(text: &str) -> Option<RangeInclusive<u16>> {

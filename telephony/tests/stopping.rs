@@ -44,6 +44,7 @@ async fn a_bridge_that_stops_takes_itself_off_its_registrars() {
             codecs: vec![Codec::Pcma],
             srtp: Srtp::Off,
             trunks: vec![registered],
+            nameservers: Vec::new(),
         },
         voice: Voice {
             model: VoiceModel::Scripted,

@@ -63,6 +63,8 @@ const PURE: &[&str] = &[
     "sip/src/media",
     "sip/src/message",
     "sip/src/numbers.rs",
+    "sip/src/resolution/order.rs",
+    "sip/src/resolution/records.rs",
     "sip/src/transactions/places.rs",
     "sip/src/trunks.rs",
     "src/bridge/protocol",

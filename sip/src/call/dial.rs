@@ -1,6 +1,9 @@
 //! The second leg of a transfer: our INVITE and its outcome.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -20,7 +23,8 @@ use super::{
 use crate::{
     dialog::{self, Dialog},
     leg::Leg,
-    message::{Method, SipRequest, SipResponse, Uri},
+    message::{Host, Method, SipRequest, SipResponse, Uri},
+    resolution::SipTarget,
     settings::{Credentials, SessionTimer},
     shared::{ALLOW, Shared, token},
     statistics::{OutcomeCounters, count},
@@ -41,6 +45,9 @@ pub struct OutgoingLeg {
     pub caller: CallParties,
     pub uri: Uri,
     pub flow: Flow,
+    /// The host whose servers are tried, and those that are left.
+    pub host: Host,
+    pub targets: VecDeque<SipTarget>,
     /// The flow leads to the outbound proxy of the registration.
     pub is_proxied: bool,
     /// Credentials at the trunk.
@@ -89,6 +96,7 @@ struct PendingInvite {
 /// The outcome of waiting for a response.
 enum PersonStep {
     Response(SipResponse),
+    Silence,
     /// We give the call up.
     GivenUp(NoLeg),
 }
@@ -192,8 +200,13 @@ impl OutgoingLeg {
         let mut invitation = Invitation::new(invite);
         let until = Instant::now() + RINGS;
         loop {
-            let response = match self.next(&mut asked, inbox, &mut alive, until).await? {
+            let response = match self.next(&mut asked, inbox, &mut alive, until).await {
                 PersonStep::Response(response) => response,
+                PersonStep::Silence => {
+                    let again = self.elsewhere(&mut invitation).await;
+                    asked = self.ask(&again.ok_or("the trunk does not answer")?);
+                    continue;
+                }
                 PersonStep::GivenUp(why) => {
                     self.give_up(asked).await;
                     return Err(why);
@@ -216,12 +229,11 @@ impl OutgoingLeg {
         inbox: &mut mpsc::Receiver<DialogMessage>,
         alive: &mut oneshot::Receiver<()>,
         until: Instant,
-    ) -> Result<PersonStep, NoLeg> {
+    ) -> PersonStep {
         loop {
             let why = tokio::select! {
                 response = asked.answers.recv() => {
-                    let response = response.ok_or("the trunk does not answer")?;
-                    return Ok(PersonStep::Response(response));
+                    return response.map_or(PersonStep::Silence, PersonStep::Response);
                 }
                 Some(message) = inbox.recv() => match self.hangs_up_early(message) {
                     true => NoLeg::refused("the other side hung up"),
@@ -232,7 +244,7 @@ impl OutgoingLeg {
                     NoLeg::cancelled("nobody answered in time")
                 }
             };
-            return Ok(PersonStep::GivenUp(why));
+            return PersonStep::GivenUp(why);
         }
     }
 
@@ -269,10 +281,22 @@ impl OutgoingLeg {
                 return again.ok_or_else(why);
             }
             422 => invitation.lengthen(refusal),
+            503 => self.elsewhere(invitation).await,
             300..=399 => self.redirected(invitation, refusal).await,
             _ => None,
         };
         again.ok_or_else(|| NoLeg::refused(not_taken(refusal.status)))
+    }
+
+    /// The INVITE for the next server of the trunk (RFC 3263, 4.3).
+    async fn elsewhere(&mut self, invitation: &mut Invitation) -> Option<SipRequest> {
+        let flow = self
+            .shared
+            .flow_among(&mut self.targets, &self.host, Some(&self.flow));
+        self.flow = flow.await.ok()?;
+        let configured = self.caller.outbound;
+        self.caller.outbound = configured.map(|_| self.flow.remote.ip());
+        Some(invitation.next())
     }
 
     /// Follows a redirection. Only a trunk is followed, to public addresses and its own, and other addresses get no credentials.
@@ -289,6 +313,7 @@ impl OutgoingLeg {
                 self.credentials = None;
             }
             self.flow = flow;
+            self.targets.clear();
         }
         Some(invitation.redirect(to))
     }

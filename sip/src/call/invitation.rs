@@ -68,7 +68,8 @@ impl Invitation {
         self.next()
     }
 
-    fn next(&mut self) -> SipRequest {
+    /// The same again, for another server.
+    pub fn next(&mut self) -> SipRequest {
         self.is_proven = false;
         self.number += 1;
         let cseq = format!("{} INVITE", self.number);

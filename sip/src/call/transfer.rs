@@ -1,5 +1,7 @@
 //! Transfers: by REFER if the peer allows it (RFC 3515), else by a second leg over the same trunk, joined to the first.
 
+use std::{collections::VecDeque, io};
+
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
@@ -15,8 +17,10 @@ use super::{
 use crate::{
     leg::{Leg, LegEvent},
     message::{Host, Method, SipRequest, SipResponse, Uri},
+    resolution::SipTarget,
     settings::TransferMethod,
     transactions::Responder,
+    transport::Flow,
 };
 
 /// The longest ringing of the person's phone after a REFER.
@@ -156,8 +160,8 @@ impl Call {
             && (self.shared.registrars).has(&trunk.name, self.flow.remote.ip());
         let known = (!is_configured || is_of_registrar).then_some(&self.flow);
         let place = hop.as_ref().unwrap_or(&uri);
-        let flow = match self.shared.flow_to(place, known).await {
-            Ok(flow) => flow,
+        let (flow, targets) = match self.way_to(place, known).await {
+            Ok(way) => way,
             Err(error) => {
                 tracing::debug!(%error, "the trunk of a call cannot be reached");
                 return self.not_transferred("the trunk cannot be reached");
@@ -165,6 +169,7 @@ impl Call {
         };
         let may_know = is_configured || self.is_of_the_trunk(flow.remote.ip());
         let credentials = outbound::credentials(trunk).filter(|_| may_know);
+        let host = place.host.clone();
         let plan = OutgoingLeg {
             shared: self.shared.clone(),
             caller: CallParties {
@@ -173,7 +178,9 @@ impl Call {
                 ..self.caller.clone()
             },
             uri,
+            host,
             is_proxied: hop.is_some(),
+            targets,
             credentials: credentials.cloned(),
             flow,
         };
@@ -188,6 +195,21 @@ impl Call {
             language,
             _alive: alive,
         });
+    }
+
+    /// The route to a person, and the servers that are tried if that one cannot.
+    async fn way_to(
+        &self,
+        place: &Uri,
+        known: Option<&Flow>,
+    ) -> io::Result<(Flow, VecDeque<SipTarget>)> {
+        if let Some(known) = known.filter(|known| known.is_reliable() && known.is_open()) {
+            return Ok((known.clone(), VecDeque::new()));
+        }
+        let shared = &self.shared;
+        let mut targets = shared.targets(place, known).await?;
+        let flow = shared.flow_among(&mut targets, &place.host, known).await?;
+        Ok((flow, targets))
     }
 
     /// Cancels the transfer. A peer that has accepted a REFER goes on, because that cannot be cancelled.

@@ -42,6 +42,7 @@ pub async fn try_registrar(
         codecs: Vec::new(),
         srtp: Srtp::Off,
         trunks: Vec::new(),
+        nameservers: Vec::new(),
     };
     let (incoming, _) = mpsc::channel(1);
     let edge = Edge::start(settings, user_agent, tls, incoming).await?;

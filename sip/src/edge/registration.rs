@@ -1,13 +1,12 @@
 //! Registration with trunks (RFC 3261, 10), kept up as long as the edge runs, with backoff after failures.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
     digest::{Authorization, Challenge, strongest},
     message::{Method, NameAddr, SipRequest, SipResponse, Uri},
-    resolution::addresses,
     settings::RegisterSettings,
     shared::{Shared, token},
     transport::Flow,
@@ -63,6 +62,8 @@ pub struct Registration {
     /// The address of record.
     record: Uri,
     flow: Option<Flow>,
+    /// Addresses of the registrar. Any of them may send calls.
+    addresses: Vec<IpAddr>,
     call_id: String,
     tag: String,
     number: u32,
@@ -93,6 +94,7 @@ impl Registration {
             proxy,
             record,
             flow: None,
+            addresses: Vec::new(),
             tag: token(),
             number: 0,
             challenge: None,
@@ -101,16 +103,45 @@ impl Registration {
         })
     }
 
-    /// Sends a REGISTER, and again with credentials if challenged. `expires` of 0 unregisters, `None` changes nothing. Returns
-    /// the seconds granted.
+    /// Registers at the first server that can. `expires` of 0 unregisters, `None` changes nothing. Returns the seconds granted.
     pub async fn once(&mut self, expires: Option<u32>) -> Result<u32, RegistrationError> {
-        let flow = self.shared.flow_to(self.hop(), self.flow.as_ref()).await;
-        let flow = flow.map_err(RegistrationError::Unreachable)?;
-        self.flow = Some(flow.clone());
+        if let Some(flow) = &self.flow
+            && flow.is_reliable()
+            && flow.is_open()
+        {
+            let flow = flow.clone();
+            return self.at(&flow, expires).await;
+        }
+        let (shared, hop) = (self.shared.clone(), self.hop().clone());
+        let targets = shared.targets(&hop, self.flow.as_ref()).await;
+        let mut targets = targets.map_err(RegistrationError::Unreachable)?;
+        self.addresses = targets.iter().map(|target| target.address.ip()).collect();
+        let mut failed = None;
+        loop {
+            let known = self.flow.as_ref();
+            let flow = shared.flow_among(&mut targets, &hop.host, known).await;
+            let flow = match flow {
+                Ok(flow) => flow,
+                Err(error) => return Err(failed.unwrap_or(RegistrationError::Unreachable(error))),
+            };
+            self.flow = Some(flow.clone());
+            match self.at(&flow, expires).await {
+                // Another server may be able to (RFC 3263, 4.3).
+                Err(error @ (RegistrationError::Silent | RegistrationError::Refused(503))) => {
+                    self.challenge = None;
+                    failed = Some(error);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Sends a REGISTER, and again with credentials if challenged.
+    async fn at(&mut self, flow: &Flow, expires: Option<u32>) -> Result<u32, RegistrationError> {
         let mut expires = expires;
         for _ in 0..4 {
-            let request = self.request(&flow, expires);
-            let mut answers = self.shared.ask(request, &flow);
+            let request = self.request(flow, expires);
+            let mut answers = self.shared.ask(request, flow);
             let response = loop {
                 let response = answers.recv().await.ok_or(RegistrationError::Silent)?;
                 if response.status >= 200 {
@@ -259,14 +290,12 @@ impl Registration {
     async fn renew(&mut self, trunk: &str) {
         let mut pause = PAUSE;
         loop {
-            // Any address of the name may send calls.
-            let named = addresses(&self.hop().host, 0).await.unwrap_or_default();
             let (asked, expires) = (Instant::now(), self.expires);
             match self.once(Some(expires)).await {
                 Ok(granted) => {
                     pause = PAUSE;
-                    let reached = self.flow.as_ref().map(|flow| flow.remote);
-                    let addresses = reached.into_iter().chain(named).map(|address| address.ip());
+                    let reached = self.flow.as_ref().map(|flow| flow.remote.ip());
+                    let addresses = reached.into_iter().chain(self.addresses.clone());
                     let until = asked + Duration::from_secs(granted.into());
                     self.shared.registrars.add(trunk, addresses, until);
                     tracing::info!(trunk, seconds = granted, "registered");

@@ -1,8 +1,27 @@
-//! Resolves the host of a URI to addresses.
+//! Resolves names: to addresses, and to the servers of a SIP service in the order in which they are tried (RFC 3263).
+
+mod nameservers;
+mod order;
+mod records;
 
 use std::{io, net::SocketAddr};
 
-use crate::message::Host;
+pub use self::nameservers::Nameservers;
+use self::{order::service_names, records::RecordKind};
+use crate::{
+    message::{Host, Uri},
+    settings::SipTransport,
+};
+
+/// Servers of one service that are tried.
+const TARGETS_MAX: usize = 16;
+
+/// A server of a SIP service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SipTarget {
+    pub transport: SipTransport,
+    pub address: SocketAddr,
+}
 
 /// The addresses of a host, the preferred one first; empty if the name has none.
 ///
@@ -14,4 +33,84 @@ pub async fn addresses(host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
             .await?
             .collect()),
     }
+}
+
+/// The transport that a URI names.
+pub fn named_transport(uri: &Uri) -> Option<SipTransport> {
+    let named = uri.param("transport").map(str::to_ascii_lowercase);
+    match named.as_deref() {
+        _ if uri.scheme == "sips" => Some(SipTransport::Tls),
+        Some("tcp") => Some(SipTransport::Tcp),
+        Some("tls") => Some(SipTransport::Tls),
+        Some(_) => Some(SipTransport::Udp),
+        None => None,
+    }
+}
+
+pub fn port_of(uri: &Uri, transport: SipTransport) -> u16 {
+    uri.port.unwrap_or(match transport {
+        SipTransport::Tls => 5061,
+        SipTransport::Udp | SipTransport::Tcp => 5060,
+    })
+}
+
+/// The servers of a URI. Services of a name without a port are looked up; a name without any has its addresses, with the `usual`
+/// transport.
+///
+/// Errors: the DNS does not answer.
+pub async fn targets(
+    uri: &Uri,
+    usual: SipTransport,
+    nameservers: &Nameservers,
+) -> io::Result<Vec<SipTarget>> {
+    if let (Host::Name(name), None) = (&uri.host, uri.port)
+        && name.contains('.')
+    {
+        let served = served(name, named_transport(uri), nameservers).await;
+        if !served.is_empty() {
+            return Ok(served);
+        }
+    }
+    let transport = named_transport(uri).unwrap_or(usual);
+    let found = addresses(&uri.host, port_of(uri, transport)).await?;
+    let target = |address| SipTarget { transport, address };
+    Ok(found.into_iter().take(TARGETS_MAX).map(target).collect())
+}
+
+/// The servers that the DNS names as a service of this name.
+async fn served(
+    name: &str,
+    named: Option<SipTransport>,
+    nameservers: &Nameservers,
+) -> Vec<SipTarget> {
+    let pointers = match named {
+        Some(_) => Vec::new(),
+        None => match nameservers.ask(name, RecordKind::Naptr).await {
+            Ok(records) => records.pointers,
+            // Another question would not be answered either.
+            Err(_) => return Vec::new(),
+        },
+    };
+    let mut found = Vec::new();
+    for (transport, service) in service_names(name, named, pointers) {
+        let Ok(records) = nameservers.ask(&service, RecordKind::Srv).await else {
+            break;
+        };
+        for record in order::by_weight(records.services, rand::random) {
+            let Ok(host) = record.target.parse() else {
+                continue;
+            };
+            let addresses = addresses(&host, record.port).await.unwrap_or_default();
+            found.extend(
+                addresses
+                    .into_iter()
+                    .map(|address| SipTarget { transport, address }),
+            );
+            if found.len() >= TARGETS_MAX {
+                found.truncate(TARGETS_MAX);
+                return found;
+            }
+        }
+    }
+    found
 }

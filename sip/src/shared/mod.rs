@@ -19,6 +19,7 @@ use crate::{
     message::{SipRequest, SipResponse},
     refusals::Refusals,
     registrars::Registrars,
+    resolution::Nameservers,
     settings::{ListenAddress, SipSettings, UserAgent},
     statistics::EdgeCounters,
     transactions::Transactions,
@@ -62,6 +63,7 @@ pub struct Shared {
     pub dialogs: Arc<OpenDialogs>,
     pub lines: Arc<Lines>,
     sockets: OnceLock<BoundSockets>,
+    nameservers: Nameservers,
     pub registrars: Registrars,
 }
 
@@ -88,6 +90,7 @@ impl Shared {
     ) -> Self {
         Self {
             lines: Arc::new(Lines::new(settings.max_calls, settings.trunks.len())),
+            nameservers: Nameservers::new(&settings.nameservers),
             settings,
             user_agent,
             tls,

@@ -1,6 +1,7 @@
 //! The route to a peer: an existing flow, a datagram, or a new connection.
 
 use std::{
+    collections::VecDeque,
     io,
     net::{IpAddr, SocketAddr},
 };
@@ -10,24 +11,42 @@ use crate::{
     address_rules::is_hidden,
     dialog::Dialog,
     message::{Host, Uri},
-    resolution::addresses,
+    resolution::{self, SipTarget, addresses, named_transport, port_of},
     settings::{SipTransport, Trunk},
     transport::{Flow, connect},
 };
 
 impl Shared {
-    /// The route to an address that the operator configured: an open connection, else a datagram or a new connection.
-    pub async fn flow_to(&self, uri: &Uri, known: Option<&Flow>) -> io::Result<Flow> {
-        if let Some(known) = known.filter(|known| known.is_reliable() && known.is_open()) {
-            return Ok(known.clone());
+    /// The servers of an address that the operator configured, in the order in which they are tried: those of a family that we
+    /// listen on first, and of them the one that was tried last time.
+    pub async fn targets(
+        &self,
+        uri: &Uri,
+        known: Option<&Flow>,
+    ) -> io::Result<VecDeque<SipTarget>> {
+        let usual = known.map_or(SipTransport::Udp, |known| known.transport);
+        let mut found = resolution::targets(uri, usual, &self.nameservers).await?;
+        let is_known =
+            |target: &SipTarget| known.is_some_and(|known| known.remote == target.address);
+        found.sort_by_key(|target| (!self.serves(target.address), !is_known(target)));
+        Ok(found.into())
+    }
+
+    /// The route to the first of these servers that can be reached. It is removed, with those before it.
+    pub async fn flow_among(
+        &self,
+        targets: &mut VecDeque<SipTarget>,
+        host: &Host,
+        known: Option<&Flow>,
+    ) -> io::Result<Flow> {
+        let mut failed = io::Error::from(io::ErrorKind::NotFound);
+        while let Some(SipTarget { transport, address }) = targets.pop_front() {
+            match self.begun(transport, address, host, known).await {
+                Ok(flow) => return Ok(flow),
+                Err(error) => failed = error,
+            }
         }
-        let transport = transport_to(uri, known);
-        let port = port_of(uri, transport);
-        let found = addresses(&uri.host, port).await?;
-        let served = found.iter().find(|address| self.serves(**address));
-        let address = served.or(found.first()).copied();
-        let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        self.begun(transport, address, &uri.host, known).await
+        Err(failed)
     }
 
     /// The route of a request inside a dialog. `known` is where the peer's last request came from. A phone, which has no `trunk`,
@@ -53,7 +72,7 @@ impl Shared {
     /// The route to an address that a trunk names: public ones and its own are followed. For others it is `known`, where its last
     /// request came from.
     pub async fn flow_named(&self, trunk: &Trunk, uri: &Uri, known: &Flow) -> io::Result<Flow> {
-        let transport = transport_to(uri, Some(known));
+        let transport = transport_to(uri, known);
         let port = port_of(uri, transport);
         let found = addresses(&uri.host, port).await.unwrap_or_default();
         let may_be_named = |address: &SocketAddr| self.may_be_named(trunk, address.ip(), known);
@@ -115,20 +134,6 @@ impl Shared {
     }
 }
 
-fn transport_to(uri: &Uri, known: Option<&Flow>) -> SipTransport {
-    let named = uri.param("transport").map(str::to_ascii_lowercase);
-    match named.as_deref() {
-        _ if uri.scheme == "sips" => SipTransport::Tls,
-        Some("tcp") => SipTransport::Tcp,
-        Some("tls") => SipTransport::Tls,
-        Some(_) => SipTransport::Udp,
-        None => known.map_or(SipTransport::Udp, |known| known.transport),
-    }
-}
-
-fn port_of(uri: &Uri, transport: SipTransport) -> u16 {
-    uri.port.unwrap_or(match transport {
-        SipTransport::Tls => 5061,
-        SipTransport::Udp | SipTransport::Tcp => 5060,
-    })
+fn transport_to(uri: &Uri, known: &Flow) -> SipTransport {
+    named_transport(uri).unwrap_or(known.transport)
 }

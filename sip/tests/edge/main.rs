@@ -22,6 +22,7 @@ mod programs;
 mod proofs;
 mod registering;
 mod secured;
+mod servers;
 mod strangers;
 mod support;
 mod transfers;

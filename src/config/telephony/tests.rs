@@ -27,6 +27,7 @@ tls_key_file = "/etc/dikala/sip.key"
 codecs = ["PCMU", "opus"]
 srtp = "required"
 rtp_ports = "40000-40099"
+nameservers = ["192.0.2.53", "[2001:db8::53]:5353"]
 [[telephony.sip.trunks]]
 name = "jkt"
 addresses = ["203.0.113.0/24", "2001:db8::7"]
@@ -51,6 +52,8 @@ fn a_bridge_is_told_what_is_configured() {
         (sip.srtp, sip.rtp_ports.clone()),
         (Srtp::Required, 40_000..=40_099)
     );
+    let nameservers: Vec<String> = sip.nameservers.iter().map(ToString::to_string).collect();
+    assert_eq!(nameservers, ["192.0.2.53:53", "[2001:db8::53]:5353"]);
     let trunk = &sip.trunks[0];
     assert_eq!((trunk.name.as_str(), trunk.addresses.len()), ("jkt", 2));
     let register = trunk.register.as_ref().expect("it registers");
@@ -274,6 +277,10 @@ fn what_is_wrong_is_said() {
         (
             "[telephony.sip]\npublic_address = \"[2001:db8::1]:5060\"\n".to_owned(),
             "without a port",
+        ),
+        (
+            "[telephony.sip]\nnameservers = [\"dns.example\"]\n".to_owned(),
+            "such as 192.0.2.53",
         ),
         (
             "[telephony.voice]\nmodel = \"parrot\"\n".to_owned(),

@@ -79,6 +79,7 @@ fn settings(model: &str, codec: Codec) -> BridgeSettings {
                 addresses: vec!["127.0.0.0/8".parse().unwrap()],
                 ..Trunk::default()
             }],
+            nameservers: Vec::new(),
         },
         voice: Voice {
             model: VoiceModel::Gemini(gemini),

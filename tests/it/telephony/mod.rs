@@ -47,6 +47,7 @@ fn settings() -> BridgeSettings {
             codecs: vec![Codec::Pcma],
             srtp: Srtp::Off,
             trunks: Vec::new(),
+            nameservers: Vec::new(),
         },
         voice: Voice {
             model: VoiceModel::Scripted,

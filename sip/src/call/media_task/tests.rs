@@ -21,6 +21,7 @@ fn shared() -> Arc<Shared> {
         codecs: vec![Codec::Pcma],
         srtp: Srtp::Off,
         trunks: Vec::new(),
+        nameservers: Vec::new(),
     };
     let media = tokio::runtime::Handle::current();
     let tls = dikala_testkit::tls::client_config(&[]);

@@ -79,6 +79,7 @@ fn entry() -> Arc<EdgeEntry> {
         codecs: vec![Codec::Pcmu],
         srtp: Srtp::Off,
         trunks: vec![trunk],
+        nameservers: Vec::new(),
     };
     let tls = dikala_testkit::tls::client_config(&[]);
     let media = tokio::runtime::Handle::current();

@@ -110,6 +110,7 @@ impl TestEdge {
             codecs: vec![Codec::Opus, Codec::Pcma, Codec::Pcmu],
             srtp: Srtp::Optional,
             trunks: vec![trunk()],
+            nameservers: Vec::new(),
         };
         change(&mut settings);
         let (incoming, calls) = mpsc::channel(64);
