@@ -1,6 +1,6 @@
 //! The checks of `dikala check` for the bridge: could it listen, and would the other sides answer?
 
-use std::{io::ErrorKind, time::Duration};
+use std::{io::ErrorKind, net::SocketAddr, time::Duration};
 
 use dikala_sip::settings::{ListenAddress, SipSettings, TlsFiles, Trunk};
 use dikala_telephony::{
@@ -40,7 +40,7 @@ pub async fn checks(settings: &BridgeSettings, has_stand_in: bool) -> Vec<CheckR
         }
     };
     for trunk in &settings.sip.trunks {
-        if let Some(result) = registrar(trunk, &trust).await {
+        if let Some(result) = registrar(trunk, &settings.sip.nameservers, &trust).await {
             found.push(("registrar", result));
         }
     }
@@ -112,12 +112,22 @@ fn certificate(files: &TlsFiles) -> Result<String, String> {
 }
 
 /// Checks that the registrar of a trunk accepts username and password. Registers nothing.
-async fn registrar(trunk: &Trunk, trust: &Trust) -> Option<Result<String, String>> {
+async fn registrar(
+    trunk: &Trunk,
+    nameservers: &[SocketAddr],
+    trust: &Trust,
+) -> Option<Result<String, String>> {
     let register = trunk.register.as_ref()?;
     let (name, place) = (&trunk.name, &register.registrar);
     let asked = timeout(
         REGISTRAR_WITHIN,
-        dikala_sip::try_registrar(name, register, USER_AGENT, trust.client_config()),
+        dikala_sip::try_registrar(
+            name,
+            register,
+            nameservers,
+            USER_AGENT,
+            trust.client_config(),
+        ),
     );
     Some(match asked.await {
         Ok(Ok(())) => Ok(format!("trunk {name}: {place} takes username and password")),

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -21,6 +21,7 @@ use crate::{
 pub async fn try_registrar(
     trunk: &str,
     register: &RegisterSettings,
+    nameservers: &[SocketAddr],
     user_agent: UserAgent,
     tls: Arc<rustls::ClientConfig>,
 ) -> Result<(), SipError> {
@@ -42,7 +43,7 @@ pub async fn try_registrar(
         codecs: Vec::new(),
         srtp: Srtp::Off,
         trunks: Vec::new(),
-        nameservers: Vec::new(),
+        nameservers: nameservers.to_vec(),
     };
     let (incoming, _) = mpsc::channel(1);
     let edge = Edge::start(settings, user_agent, tls, incoming).await?;

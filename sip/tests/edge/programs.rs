@@ -228,10 +228,10 @@ async fn we_register_at_kamailio_and_calls_come_through_it() {
         })
         .await;
         if transport == "udp" {
-            try_registrar("jkt", &register("rahasia"), USER_AGENT, publicly())
+            try_registrar("jkt", &register("rahasia"), &[], USER_AGENT, publicly())
                 .await
                 .unwrap();
-            let refused = try_registrar("jkt", &register("salah"), USER_AGENT, publicly())
+            let refused = try_registrar("jkt", &register("salah"), &[], USER_AGENT, publicly())
                 .await
                 .unwrap_err();
             assert!(

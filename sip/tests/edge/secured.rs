@@ -143,7 +143,7 @@ async fn tls_that_nobody_vouches_for_is_not_spoken() {
     let accepting = server.clone();
     tokio::spawn(async move { while accepting.secured().await.is_none() {} });
     let registrar = |host: &str| register(format!("sip:{host}:{at};transport=tls"), "rahasia");
-    let refused = try_registrar("jkt", &registrar("localhost"), USER_AGENT, publicly()).await;
+    let refused = try_registrar("jkt", &registrar("localhost"), &[], USER_AGENT, publicly()).await;
     let words = refused.unwrap_err().to_string();
     assert!(words.contains("UnknownIssuer"), "{words}");
 
@@ -152,7 +152,7 @@ async fn tls_that_nobody_vouches_for_is_not_spoken() {
     let at = server.port();
     tokio::spawn(async move { while server.secured().await.is_none() {} });
     let other = register(format!("sip:127.0.0.2:{at};transport=tls"), "rahasia");
-    let refused = try_registrar("jkt", &other, USER_AGENT, privately()).await;
+    let refused = try_registrar("jkt", &other, &[], USER_AGENT, privately()).await;
     let words = refused.unwrap_err().to_string();
     assert!(words.contains("not valid for name"), "{words}");
 }
@@ -186,11 +186,11 @@ async fn we_register_at_kamailio_behind_tls() {
         })
         .await;
         let asked = register(registrar.clone(), "rahasia");
-        try_registrar("jkt", &asked, USER_AGENT, tls_config.clone())
+        try_registrar("jkt", &asked, &[], USER_AGENT, tls_config.clone())
             .await
             .unwrap();
         let wrong = register(registrar, "salah");
-        let refused = try_registrar("jkt", &wrong, USER_AGENT, tls_config.clone()).await;
+        let refused = try_registrar("jkt", &wrong, &[], USER_AGENT, tls_config.clone()).await;
         let words = refused.unwrap_err().to_string();
         assert!(words.contains("username or password"), "{words}");
     }

@@ -150,3 +150,21 @@ async fn a_person_is_called_where_and_as_the_trunk_has_it() {
     let again = carrier.expect("BYE ").await;
     proven(&again, "Proxy-Authorization", 4);
 }
+
+/// Some carriers connect calls to their customer's domain only, not to the address that they call from.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refer_names_the_address_for_calls_to_persons() {
+    let bench = TestEdge::with(transferring(), 10, |sip| {
+        sip.trunks[0].outbound.uri = Some("sip:acme.pstn.example".to_owned());
+    })
+    .await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call(REFERS, &offer(40_000)).await;
+    let refer = phone.expect("REFER ").await;
+    let person = Some("<sip:+62811111@acme.pstn.example>");
+    assert_eq!(header(&refer, "Refer-To"), person);
+    phone.answer(&refer, "202 Accepted").await;
+    notify(&mut phone, "200 OK").await;
+    eventually("it is over", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
+    phone.hang_up().await;
+}
