@@ -43,6 +43,8 @@ pub struct Leg {
 pub enum Speech {
     /// Samples at [`SPEECH_RATE`].
     Audio(Vec<i16>),
+    /// Audio of a joined call, which is played within 120 ms or dropped.
+    Live(Vec<i16>),
     /// Answered by [`LegEvent::Played`] once everything before it was played or flushed.
     Mark(u64),
     /// Sends a DTMF key to the phone at once. A phone that accepts no DTMF does not get it.

@@ -161,7 +161,7 @@ impl Call {
                 return None;
             }
             Some(Order::CancelTransfer) => {
-                self.cancel_transfer();
+                self.cancel_transfer().await;
                 return None;
             }
             Some(Order::Pause) => Control::Pause,

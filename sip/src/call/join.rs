@@ -110,7 +110,7 @@ fn pass(event: Option<LegEvent>, resampler: &mut Resampler, to: &mpsc::Sender<Sp
             let mut said = Vec::new();
             resampler.run(&samples, &mut said);
             // A gap is better than a queue.
-            let _ = to.try_send(Speech::Audio(said));
+            let _ = to.try_send(Speech::Live(said));
             true
         }
         Some(LegEvent::Key(key)) => {

@@ -8,6 +8,8 @@ use std::{
 
 /// Ports that are tried before the range counts as full.
 const TRIES: u32 = 200;
+/// Packets dropped at once: more than a socket's usual buffer holds, so that a flood ends, too.
+const DROPPED_MAX: u32 = 1_000;
 /// DSCP Expedited Forwarding (RFC 3246) as the TOS byte of an IP packet.
 const EXPEDITED: u32 = 0xb8;
 
@@ -55,6 +57,17 @@ impl MediaSockets {
             return Ok(Self { rtp, rtcp, port });
         }
         Err(io::Error::other("all of rtp_ports is taken"))
+    }
+
+    /// Drops the packets that came so far, such as the ringing of a phone that was not answered yet.
+    pub fn drop_received(&self) {
+        for socket in [&self.rtp, &self.rtcp] {
+            for _ in 0..DROPPED_MAX {
+                if socket.recv(&mut [0]).is_err() {
+                    break;
+                }
+            }
+        }
     }
 
     /// Both sockets for reading, RTP first.

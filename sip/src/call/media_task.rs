@@ -44,6 +44,8 @@ pub enum Control {
     Pause,
     Continue,
     Flush,
+    /// The caller hears a ring tone, or no longer. It ends when legs are joined.
+    Ring(bool),
     /// The answer was acknowledged: sending begins.
     Begin,
     /// A DTMF key from the signalling.
@@ -98,7 +100,7 @@ pub struct MediaHandle {
     pub first: Option<oneshot::Receiver<()>>,
 }
 
-/// Starts the media of a call. It sends and receives once told so, or once a packet comes from the signalling's address.
+/// Starts the media of a call; packets that came before are dropped. It sends and receives once told so, or once a packet comes from the signalling's address.
 pub fn start(
     shared: &Arc<Shared>,
     sockets: MediaSockets,
@@ -107,6 +109,7 @@ pub fn start(
     speech: mpsc::Receiver<Speech>,
     events: mpsc::Sender<LegEvent>,
 ) -> Result<MediaHandle, crate::media::Error> {
+    sockets.drop_received();
     let (control, controls) = mpsc::channel(64);
     let (first, came_first) = oneshot::channel();
     let audio = MediaTask {
@@ -241,6 +244,7 @@ impl MediaTask {
     fn say(&mut self, speech: Speech) {
         match speech {
             Speech::Audio(samples) => self.stream.say(&samples),
+            Speech::Live(samples) => self.stream.say_live(&samples),
             Speech::Mark(mark) => self.stream.mark(mark),
             Speech::Key(key) => self.stream.press(key),
         }
@@ -251,7 +255,9 @@ impl MediaTask {
         match control {
             Control::Begin => {}
             Control::Key(key) => return self.pressed(key, key_dedup::KeySource::Signalling),
+            Control::Ring(rings) => self.stream.ring(rings),
             Control::Join(speech, events) => {
+                self.stream.ring(false);
                 (self.speech, self.events) = (speech, events);
                 self.stream.go_on();
                 self.stream.flush(&mut Vec::new());
@@ -268,7 +274,7 @@ impl MediaTask {
                 // Speech that is still in the channel is flushed, too. Only the work for its samples is saved.
                 while let Ok(speech) = self.speech.try_recv() {
                     match speech {
-                        Speech::Audio(_) => self.stream.say(&[]),
+                        Speech::Audio(_) | Speech::Live(_) => self.stream.say(&[]),
                         Speech::Mark(_) | Speech::Key(_) => self.say(speech),
                     }
                 }

@@ -195,6 +195,7 @@ impl Call {
             language,
             _alive: alive,
         });
+        self.direct(Control::Ring(true)).await;
     }
 
     /// The route to a person, and the servers that are tried if that one cannot.
@@ -213,13 +214,14 @@ impl Call {
     }
 
     /// Cancels the transfer. A peer that has accepted a REFER goes on, because that cannot be cancelled.
-    pub(super) fn cancel_transfer(&mut self) {
+    pub(super) async fn cancel_transfer(&mut self) {
         let goes_on = |transfer: &mut CallTransfer| match transfer {
             CallTransfer::Joined(_) => true,
             CallTransfer::Referred { answers, .. } => answers.is_none(),
             CallTransfer::Dialling { .. } => false,
         };
         self.transfer.take_if(|transfer| !goes_on(transfer));
+        self.direct(Control::Ring(false)).await;
     }
 
     /// Handles the next step of a transfer. Returns a reason when the call is over with it.
@@ -242,6 +244,7 @@ impl Call {
             TransferStep::Dialled(Ok(leg)) => self.join(leg).await,
             TransferStep::Dialled(Err(why)) => {
                 self.transfer = None;
+                self.direct(Control::Ring(false)).await;
                 self.not_transferred(&why);
             }
             TransferStep::Parted(why) => return Some(why.to_owned()),

@@ -12,6 +12,7 @@ pub mod jitter_buffer;
 pub mod key_dedup;
 pub mod opus;
 pub mod playout;
+pub mod ring_tone;
 pub mod rtcp;
 pub mod rtp;
 pub mod sdp;

@@ -274,7 +274,7 @@ async fn a_phone_that_hangs_up_once_it_has_taken_a_refer_has_handed_the_caller_o
 }
 
 /// The second leg comes to the phone itself, which is the trunk.
-async fn joined(
+pub async fn joined(
     bench: &TestEdge,
     phone: &mut ScriptedPhone,
 ) -> (PhoneMedia, String, PhoneMedia, String, String) {
@@ -290,10 +290,12 @@ async fn joined(
     phone.send(&accepted).await;
     phone.expect("ACK ").await;
     eventually("it stands", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
+    // The ring tone is over.
+    caller.falls_silent().await;
     (caller, answer, person, invite, accepted)
 }
 
-fn pcma(port: u16) -> String {
+pub fn pcma(port: u16) -> String {
     offer(port)
         .replace("RTP/AVP 0 8 101", "RTP/AVP 8 101")
         .replace("a=rtpmap:0 PCMU/8000\r\n", "")

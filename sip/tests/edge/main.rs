@@ -14,6 +14,7 @@ mod faults;
 mod guessing;
 mod hops;
 mod hostile;
+mod joined;
 mod loss;
 mod matrix;
 mod nat;

@@ -15,6 +15,11 @@ const WAITING_MAX_MS: u64 = 30_000;
 /// Marks that wait. All of them may be played in one tick, and their events have to fit into the leg's channel.
 pub(crate) const MARKS_MAX: usize = 256;
 const FADE_MS: usize = 5;
+/// Live audio that may wait. Beyond this, the oldest is dropped until [`LIVE_KEPT_MS`] are left.
+const LIVE_MAX_MS: usize = 120;
+const LIVE_KEPT_MS: usize = 40;
+/// Frames for which live audio waits after a silence, so that later packets may be less punctual than the first.
+const LIVE_PREBUFFER: u8 = 2;
 
 /// The sample rate of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +66,8 @@ pub struct Playout {
     /// Samples played since the queue was last empty or flushed.
     played: u64,
     paused: bool,
+    /// Frames of silence before live audio begins.
+    prebuffer: u8,
     /// The faded end of flushed speech.
     tail: Vec<i16>,
     /// The last sample was silence.
@@ -78,6 +85,7 @@ impl Playout {
             marks: VecDeque::new(),
             played: 0,
             paused: false,
+            prebuffer: 0,
             tail: Vec::new(),
             quiet: true,
         }
@@ -131,6 +139,33 @@ impl Playout {
         }
     }
 
+    /// Queues live samples of 24 kHz. If too much waits, the oldest is dropped: a gap is better than a growing delay.
+    pub fn say_live(&mut self, samples: &[i16]) {
+        if self.quiet && self.waiting.is_empty() {
+            self.prebuffer = LIVE_PREBUFFER;
+        }
+        self.say(samples);
+        if self.waiting.len() > LIVE_MAX_MS * self.rate.per_ms() {
+            self.drop_late();
+        }
+    }
+
+    /// Drops the oldest samples, with a cross-fade from them to the rest.
+    fn drop_late(&mut self) {
+        let mut all = Vec::with_capacity(self.waiting.len());
+        self.waiting.take(usize::MAX, &mut all);
+        let late = all.len() - LIVE_KEPT_MS * self.rate.per_ms();
+        let (dropped, kept) = all.split_at_mut(late);
+        let fade = self.rate.fade();
+        fade_out(&mut dropped[..fade]);
+        fade_in(&mut kept[..fade]);
+        for (sample, faded) in kept.iter_mut().zip(&dropped[..fade]) {
+            *sample = sample.saturating_add(*faded);
+        }
+        self.waiting.push(kept);
+        self.left += late as u64;
+    }
+
     /// Sets a mark; [`Playout::frame`] reports it once everything before it was played.
     pub fn mark(&mut self, mark: u64) {
         self.marks
@@ -158,6 +193,7 @@ impl Playout {
         }
         self.left += self.waiting.len() as u64;
         self.waiting = SampleQueue::default();
+        self.prebuffer = 0;
         self.marks.drain(..).for_each(|(_, mark)| gone(mark));
         self.paused = false;
         if let Some(resampler) = &mut self.resampler {
@@ -181,6 +217,9 @@ impl Playout {
                 out.extend(self.waiting.first(self.rate.fade()));
                 fade_out(out);
             }
+            self.quiet = true;
+        } else if self.prebuffer > 0 {
+            self.prebuffer -= 1;
             self.quiet = true;
         } else {
             self.play(out, was_quiet);

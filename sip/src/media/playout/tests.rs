@@ -182,6 +182,67 @@ fn a_change_of_rate_keeps_what_waits() {
     }
 }
 
+/// A stall of the line brings many packets at once.
+#[test]
+fn live_audio_waits_for_120_ms_at_most_and_the_newest_is_kept() {
+    for rate in RATES {
+        let mut playout = Playout::new(rate);
+        for _ in 0..30 {
+            playout.say_live(&vec![-10_000; 480]);
+        }
+        for _ in 0..3 {
+            playout.say_live(&level(20));
+        }
+        let heard: Vec<_> = (0..20).map(|_| frame(&mut playout).0).collect();
+        let is_silent = |frame: &Vec<i16>| frame.iter().all(|sample| *sample == 0);
+        let played = heard.iter().filter(|frame| !is_silent(frame)).count();
+        assert!((2..=6).contains(&played), "{played}");
+        assert_eq!(heard.iter().position(|frame| !is_silent(frame)), Some(2));
+        assert!(heard.iter().any(|frame| loud(frame)), "the newest is heard");
+    }
+}
+
+#[test]
+fn live_audio_that_comes_unevenly_has_no_gaps() {
+    let mut playout = Playout::new(PlayoutRate::Narrow);
+    let mut heard = Vec::new();
+    for tick in 0..100 {
+        // After a while some packets come 40 ms late, with the next.
+        let arrived = match tick {
+            20.. if tick % 4 == 2 => 3,
+            20.. if tick % 4 != 3 => 0,
+            _ => 1,
+        };
+        for _ in 0..arrived {
+            playout.say_live(&level(20));
+        }
+        heard.push(frame(&mut playout).0);
+    }
+    assert!(heard[6..].iter().all(|frame| loud(frame)));
+}
+
+#[test]
+fn late_audio_is_cut_out_without_a_click() {
+    for rate in RATES {
+        let mut playout = Playout::new(rate);
+        let mut heard = Vec::new();
+        // A slow rise, of which a part will be missing.
+        let rise: Vec<i16> = (0..24 * 20 * 60).map(|n| n - 14_400).collect();
+        let mut frames = rise.chunks(24 * 20);
+        for tick in 0..40 {
+            let burst = if tick == 20 { 10 } else { 1 };
+            for said in frames.by_ref().take(burst) {
+                playout.say_live(said);
+            }
+            heard.extend(frame(&mut playout).0);
+        }
+        let jump = i32::from(heard[39 * rate.frame()]) - i32::from(heard[6 * rate.frame()]);
+        assert!(jump > 480 * 36, "a part is cut out: {jump}");
+        heard.drain(..6 * rate.frame());
+        assert!(steepest(&heard) < 200, "{}", steepest(&heard));
+    }
+}
+
 proptest! {
     #[test]
     fn every_sample_is_played_once_and_in_order(

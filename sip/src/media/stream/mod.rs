@@ -17,6 +17,7 @@ use self::{
 use super::{
     Error,
     activity::NOTICED_MS,
+    ring_tone::RingTone,
     rtcp::{self, RtcpItem},
     rtp::{self, Packet},
     sdp::{MediaDirection, MediaTerms, clock},
@@ -380,6 +381,16 @@ impl MediaStream {
     /// Queues speech at [`crate::leg::SPEECH_RATE`].
     pub fn say(&mut self, samples: &[i16]) {
         self.sender.playout.say(samples);
+    }
+
+    /// Queues audio of a joined call.
+    pub fn say_live(&mut self, samples: &[i16]) {
+        self.sender.playout.say_live(samples);
+    }
+
+    /// Begins or ends the ring tone, which sounds whenever no speech is played.
+    pub fn ring(&mut self, rings: bool) {
+        self.sender.ring_tone = rings.then(RingTone::default);
     }
 
     /// Sends a DTMF key, if the other side accepts keys.

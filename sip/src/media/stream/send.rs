@@ -7,6 +7,7 @@ use crate::{
         g711::Law,
         opus,
         playout::{Playout, PlayoutRate},
+        ring_tone::RingTone,
         rtcp::SentTotals,
         rtp::{self, Header},
         sdp::{MediaTerms, clock},
@@ -56,6 +57,8 @@ fn rate(codec: Codec) -> PlayoutRate {
 pub struct MediaSender {
     pub playout: Playout,
     pub presses: KeySender,
+    /// Played while no speech is.
+    pub ring_tone: Option<RingTone>,
     encoder: Encoder,
     ssrc: u32,
     sequence: u16,
@@ -76,6 +79,7 @@ impl MediaSender {
         Ok(Self {
             playout: Playout::new(rate(codec)),
             presses: KeySender::default(),
+            ring_tone: None,
             encoder: Encoder::new(codec)?,
             ssrc: seed.ssrc,
             sequence: seed.sequence,
@@ -148,7 +152,11 @@ impl MediaSender {
         send: &mut dyn FnMut(&mut Vec<u8>),
     ) {
         let passed = |mark| heard.push(StreamEvent::Played(mark));
+        let speaks = self.playout.speaks();
         self.playout.frame(&mut self.frame, passed);
+        if let Some(tone) = self.ring_tone.as_mut().filter(|_| !speaks) {
+            tone.add_to(&mut self.frame);
+        }
         let events = terms.send_events;
         let pressed =
             events.and_then(|to| Some((to, self.presses.frame(self.timestamp, to.clock)?)));

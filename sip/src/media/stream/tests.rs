@@ -1,6 +1,7 @@
 //! Two streams talk to each other over lines that lose, repeat, reorder and forge packets.
 
 mod barge_in;
+mod ringing;
 
 use std::net::SocketAddr;
 

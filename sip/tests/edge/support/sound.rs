@@ -1,6 +1,8 @@
 //! The media of a phone: G.711 A-law, loud or silent.
 
-use std::{net::SocketAddr, time::Duration};
+#![expect(clippy::float_arithmetic, reason = "tones are made with sines")]
+
+use std::{f64::consts::TAU, net::SocketAddr, time::Duration};
 
 use tokio::{net::UdpSocket, time::timeout};
 
@@ -40,14 +42,35 @@ impl PhoneMedia {
 
     /// Sends 20 ms of a loud tone to the address in this SDP.
     pub async fn send(&mut self, sdp: &str) {
+        // 400 Hz: ten samples up, ten down.
+        let half = self.half;
+        let is_up = |at: usize| (at / half).is_multiple_of(2);
+        let tone = (0..160).map(|at| if is_up(at) { 0xAA } else { 0x2A });
+        self.send_payload(sdp, tone).await;
+    }
+
+    /// Sends 20 ms of these tones, or of silence.
+    pub async fn send_tones(&mut self, sdp: &str, hertz: &[f64]) {
+        let begun = usize::from(self.sequence) * 160;
+        let sample = |at: usize| {
+            let sine = |hertz: &f64| (TAU * hertz * at as f64 / 8_000.0).sin();
+            hertz.iter().map(sine).sum::<f64>() * 6_000.0
+        };
+        let nearest = |wanted: f64| {
+            let off = |byte: &u8| (f64::from(linear(*byte)) - wanted).abs() as u32;
+            (0..=u8::MAX).min_by_key(off).unwrap()
+        };
+        let payload: Vec<u8> = (begun..begun + 160).map(|at| nearest(sample(at))).collect();
+        self.send_payload(sdp, payload).await;
+    }
+
+    async fn send_payload(&mut self, sdp: &str, payload: impl IntoIterator<Item = u8>) {
         let to = media(sdp);
         let mut packet = vec![0x80, 8];
         packet.extend_from_slice(&self.sequence.to_be_bytes());
         packet.extend_from_slice(&(u32::from(self.sequence) * 160).to_be_bytes());
         packet.extend_from_slice(&self.ssrc.to_be_bytes());
-        // 400 Hz: ten samples up, ten down.
-        let is_up = |at: usize| (at / self.half).is_multiple_of(2);
-        packet.extend((0..160).map(|at| if is_up(at) { 0xAA } else { 0x2A }));
+        packet.extend(payload);
         self.sequence += 1;
         self.socket.send_to(&packet, to).await.unwrap();
     }
@@ -111,6 +134,34 @@ impl PhoneMedia {
         false
     }
 
+    /// Waits until a tone of this pitch comes.
+    pub async fn hears_a_tone(&self, hertz: usize) {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        let mut heard = Vec::new();
+        // 0.8 s, because a ring tone lasts for a second only.
+        while !(hertz - 20..hertz + 20).contains(&(pitch(&heard, 6_400) * 10 / 8)) {
+            assert!(tokio::time::Instant::now() < until, "no tone came");
+            self.receive(&mut heard).await;
+        }
+    }
+
+    /// The upward zero crossings in so many packets; 0 for silence.
+    pub async fn pitch_of(&self, packets: usize) -> usize {
+        let mut heard = Vec::new();
+        for _ in 0..packets {
+            self.receive(&mut heard).await;
+        }
+        pitch(&heard, heard.len())
+    }
+
+    /// Appends the samples of the next packet.
+    async fn receive(&self, heard: &mut Vec<i16>) {
+        let mut packet = [0; 2_048];
+        let received = timeout(PATIENCE, self.socket.recv(&mut packet)).await;
+        let length = received.expect("silence is sent, too").unwrap();
+        heard.extend(packet[12..length].iter().map(|byte| linear(*byte)));
+    }
+
     /// Sends until the echo comes back.
     pub async fn echoes(&mut self, sdp: &str) {
         let until = tokio::time::Instant::now() + PATIENCE;
@@ -131,19 +182,36 @@ impl PhoneMedia {
 
     /// Waits until half a second of silence has come.
     pub async fn falls_silent(&self) {
+        self.loud_until_silence().await;
+    }
+
+    /// The number of loud packets until half a second of silence has come.
+    pub async fn loud_until_silence(&self) -> usize {
         let until = tokio::time::Instant::now() + PATIENCE;
-        let (mut packet, mut quiet) = ([0; 2_048], 0);
+        let (mut packet, mut quiet, mut all) = ([0; 2_048], 0, 0);
         while quiet < 25 {
             let received = timeout(PATIENCE, self.socket.recv(&mut packet)).await;
             let length = received.expect("silence is sent, too").unwrap();
-            quiet = if loud(&packet[..length]) {
-                0
+            if loud(&packet[..length]) {
+                (quiet, all) = (0, all + 1);
             } else {
-                quiet + 1
-            };
+                quiet += 1;
+            }
             assert!(tokio::time::Instant::now() < until, "it is never silent");
         }
+        all
     }
+}
+
+/// The sample of a byte of G.711 A-law.
+fn linear(byte: u8) -> i16 {
+    let byte = byte ^ 0x55;
+    let (segment, step) = (byte >> 4 & 7, i16::from(byte & 15) << 4);
+    let size = match segment {
+        0 => step + 8,
+        _ => (step + 0x108) << (segment - 1),
+    };
+    if byte & 0x80 == 0 { -size } else { size }
 }
 
 /// True if a packet of G.711 A-law is loud.

@@ -1,0 +1,90 @@
+//! Audio between two joined legs, and the ring tone that the caller hears while the person's phone rings.
+
+use dikala_sip::leg::LegEvent;
+
+use crate::{
+    changes::{joined, pcma},
+    support::{CallBehaviour, PhoneMedia, ScriptedPhone, TestEdge, carries, eventually},
+};
+
+async fn transfers() -> (TestEdge, ScriptedPhone) {
+    let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+    let phone = ScriptedPhone::udp(bench.udp()).await;
+    (bench, phone)
+}
+
+/// Carriers play ringing and announcements as early media.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_s_side_sends_before_the_answer_is_never_heard_later() {
+    let (bench, mut phone) = transfers().await;
+    let mut caller = PhoneMedia::new().await;
+    let mut person = PhoneMedia::new().await.higher();
+    let answer = phone.call("", &pcma(caller.port())).await;
+    let invite = phone.expect("INVITE ").await;
+    for _ in 0..100 {
+        person.send(&invite).await;
+    }
+    let accepted = phone.response(&invite, "200 OK", "person", &pcma(person.port()));
+    phone.send(&accepted).await;
+    phone.expect("ACK ").await;
+    eventually("it stands", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
+    caller.forgets();
+    for packet in 0..50 {
+        // 16 periods of the person's tone are in a packet, 9 of the ring tone.
+        let periods = caller.pitch_of(1).await;
+        assert!(periods < 12, "{periods} in packet {packet}");
+    }
+    // Afterwards both are heard.
+    carries(&mut person, &invite, &caller).await;
+    carries(&mut caller, &answer, &person).await;
+    phone.hang_up().await;
+}
+
+/// A stall of the line would otherwise delay the rest of the call.
+#[tokio::test(flavor = "multi_thread")]
+async fn packets_that_come_late_all_at_once_are_dropped() {
+    let (bench, mut phone) = transfers().await;
+    let (mut caller, answer, mut person, invite, _) = joined(&bench, &mut phone).await;
+    is_bounded(&mut person, &invite, &caller).await;
+    is_bounded(&mut caller, &answer, &person).await;
+    phone.hang_up().await;
+}
+
+async fn is_bounded(from: &mut PhoneMedia, sdp: &str, to: &PhoneMedia) {
+    carries(from, sdp, to).await;
+    to.falls_silent().await;
+    for _ in 0..30 {
+        from.send(sdp).await;
+    }
+    let heard = to.loud_until_silence().await;
+    assert!((1..=8).contains(&heard), "{heard} packets");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_hears_ringing_until_the_person_answers_or_refuses() {
+    for (status, answers) in [("486 Busy Here", false), ("200 OK", true)] {
+        let (bench, mut phone) = transfers().await;
+        let (caller, person) = (PhoneMedia::new().await, PhoneMedia::new().await);
+        phone.call("", &pcma(caller.port())).await;
+        let invite = phone.expect("INVITE ").await;
+        phone.answer(&invite, "180 Ringing").await;
+        caller.hears_a_tone(425).await;
+        let sdp = if answers {
+            pcma(person.port())
+        } else {
+            String::new()
+        };
+        let response = phone.response(&invite, status, "person", &sdp);
+        phone.send(&response).await;
+        eventually("the task hears", || {
+            let events = bench.call().events;
+            let told = |event: &LegEvent| matches!(event, LegEvent::Transfer(told) if told.is_ok() == answers);
+            events.iter().any(told)
+        })
+        .await;
+        caller.falls_silent().await;
+        // The tone would come again within 5 s.
+        assert_eq!(caller.pitch_of(260).await, 0, "{status}");
+        phone.hang_up().await;
+    }
+}
