@@ -19,7 +19,7 @@ const INDEX_BYTES: usize = 4;
 const MKI_MAX: usize = 128;
 /// Packets that may come late (RFC 3711 requires 64 or more).
 const REPLAY_WINDOW: usize = 128;
-/// Sources that may follow one another in a call.
+/// Sources whose state is kept; one more replaces the one that was silent for the longest.
 const SOURCES_MAX: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,7 @@ pub struct Crypto {
 pub struct SrtpSession {
     crypto: Crypto,
     outgoing: Context,
-    /// Authenticated sources, the newest last.
+    /// Authenticated sources, the last heard last.
     sources: Vec<(u32, Context)>,
 }
 
@@ -267,16 +267,24 @@ impl SrtpSession {
     ) -> bool {
         let known = self.sources.iter().position(|(source, _)| *source == ssrc);
         let opened = match known {
-            Some(at) => open(&mut self.sources[at].1),
-            None if self.sources.len() < SOURCES_MAX => {
+            Some(at) => {
+                let opened = open(&mut self.sources[at].1);
+                if opened.is_some() {
+                    self.sources[at..].rotate_left(1);
+                }
+                opened
+            }
+            None => {
                 let context = self.crypto.theirs.context(self.crypto.suite);
                 context.ok().and_then(|mut context| {
                     let opened = open(&mut context)?;
+                    if self.sources.len() == SOURCES_MAX {
+                        self.sources.remove(0);
+                    }
                     self.sources.push((ssrc, context));
                     Some(opened)
                 })
             }
-            None => None,
         };
         let Some(bytes) = opened else {
             return false;

@@ -196,13 +196,27 @@ fn strangers_take_no_room_and_spoil_nothing() {
     let mut sent = packet(7, 1);
     ours.protect(&mut sent).expect("protected");
     assert!(theirs.open(&sent, &mut out));
+    assert_eq!(theirs.sources.len(), 1);
+}
+
+/// Servers for music on hold, and phones that are resumed, each begin with a source of their own.
+#[test]
+fn every_source_is_heard_and_the_one_silent_for_the_longest_is_forgotten() {
+    let (ours, mut theirs) = pair(Suite::Sha1_80);
+    let mut out = Vec::new();
+    let mut talker = SrtpSession::new(ours.crypto.clone()).expect("a session");
+    let mut sequence = 1_u16;
     for ssrc in 100..200 {
         let mut sent = packet(ssrc, 1);
-        SrtpSession::new(ours.crypto.clone())
-            .expect("a session")
-            .protect(&mut sent)
-            .expect("protected");
-        theirs.open(&sent, &mut out);
+        let mut session = SrtpSession::new(ours.crypto.clone()).expect("a session");
+        session.protect(&mut sent).expect("protected");
+        assert!(theirs.open(&sent, &mut out), "{ssrc}");
+        assert!(!theirs.open(&sent, &mut out), "a replay of {ssrc}");
+        // One goes on all the time, past the end of its sequence numbers.
+        sequence = sequence.wrapping_add(1_000);
+        let mut goes_on = packet(7, sequence);
+        talker.protect(&mut goes_on).expect("protected");
+        assert!(theirs.open(&goes_on, &mut out), "{ssrc}");
     }
     assert_eq!(theirs.sources.len(), SOURCES_MAX);
 }

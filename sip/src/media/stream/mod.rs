@@ -24,7 +24,7 @@ use super::{
     srtp::SrtpSession,
 };
 
-/// Time without a packet after which the media counts as lost.
+/// Time without a packet or report after which the media counts as lost.
 const LOST_MS: u64 = 15_000;
 const REPORT_MS: u64 = 5_000;
 
@@ -49,7 +49,7 @@ pub enum StreamEvent {
     Flushed {
         played_ms: u64,
     },
-    /// No packet came for 15 s.
+    /// Neither a packet nor a report came for 15 s.
     MediaLost,
     /// Playback fell silent for a barge-in, this long after the caller's voice began.
     FellSilent {
@@ -119,7 +119,7 @@ pub struct MediaStream {
     sender: MediaSender,
     cname: u64,
     statistics: StreamStatistics,
-    /// When the other side's last packet came, or the call or its last change began.
+    /// When the other side's last packet or report came, or the call or its last change began.
     alive_ms: u64,
     lost_reported: bool,
     barge_in: BargeIn,
@@ -176,8 +176,7 @@ impl MediaStream {
             self.latch.direction_changed(now_ms);
         }
         self.terms = terms;
-        self.alive_ms = now_ms;
-        self.lost_reported = false;
+        self.sign_of_life(now_ms);
         self.barge_in = BargeIn::None;
         self.receiver.rest(now_ms);
         Ok(())
@@ -240,8 +239,7 @@ impl MediaStream {
         if !self.latch.admits(from, header.sequence, proof, now_ms) {
             return false;
         }
-        self.alive_ms = now_ms;
-        self.lost_reported = false;
+        self.sign_of_life(now_ms);
         self.statistics.received += 1;
         if is_echo {
             return true;
@@ -273,7 +271,7 @@ impl MediaStream {
         }
         let (ours, per_ms) = (self.sender.ssrc(), clock(self.terms.codec) / 1_000);
         let (receiver, statistics) = (&mut self.receiver, &mut self.statistics);
-        rtcp::read(plain, |told| match told {
+        let read = rtcp::read(plain, |told| match told {
             RtcpItem::Sender { ssrc, time } => receiver.sender_reported(ssrc, time, now_ms),
             RtcpItem::Block(block) if block.about == ours => {
                 statistics.peer_lost = block.lost.max(0).unsigned_abs();
@@ -287,8 +285,17 @@ impl MediaStream {
             }
             RtcpItem::Block(_) => {}
             RtcpItem::Bye(ssrc) => receiver.left(ssrc),
-        })
-        .is_ok()
+        });
+        // Gateways that suppress silence send no media while the caller listens.
+        if read.is_ok() {
+            self.sign_of_life(now_ms);
+        }
+        read.is_ok()
+    }
+
+    fn sign_of_life(&mut self, now_ms: u64) {
+        self.alive_ms = now_ms;
+        self.lost_reported = false;
     }
 
     /// To be called every 20 ms; a late call catches up. Passes each packet that is due to `send`.

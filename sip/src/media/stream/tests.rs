@@ -1,5 +1,6 @@
 //! Two streams talk to each other over lines that lose, repeat, reorder and forge packets.
 
+mod alive;
 mod barge_in;
 mod ringing;
 
@@ -347,45 +348,6 @@ fn keys_last_as_long_in_the_clock_that_was_agreed_on() {
         let expected = u16::try_from(clock / 10).expect("100 ms");
         assert_eq!(last[14..16], expected.to_be_bytes(), "{clock}");
     }
-}
-
-#[test]
-fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
-    let lost = |stream: &mut MediaStream, from: u64, to: u64| {
-        let ticks = (from..to).step_by(20).flat_map(|now| tick(stream, now).1);
-        ticks
-            .filter(|heard| *heard == StreamEvent::MediaLost)
-            .count()
-    };
-    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
-    assert_eq!(lost(&mut ours, 0, LOST_MS), 0);
-    assert_eq!(lost(&mut ours, LOST_MS, 3 * LOST_MS), 1);
-    give(&mut ours, &packet(1, 8, &[0x2a; 160]), 3 * LOST_MS);
-    assert_eq!(lost(&mut ours, 3 * LOST_MS, 4 * LOST_MS), 0);
-    assert_eq!(lost(&mut ours, 4 * LOST_MS, 5 * LOST_MS), 1);
-    for direction in [
-        MediaDirection::RecvOnly,
-        MediaDirection::Inactive,
-        MediaDirection::SendOnly,
-    ] {
-        let mut held = terms(Codec::Pcma, THERE);
-        held.direction = direction;
-        ours.change(held, address(THERE).ip(), 5 * LOST_MS)
-            .expect("changed");
-        assert_eq!(
-            lost(&mut ours, 5 * LOST_MS, 8 * LOST_MS),
-            0,
-            "{direction:?}"
-        );
-    }
-    ours.change(terms(Codec::Pcma, THERE), address(THERE).ip(), 8 * LOST_MS)
-        .expect("changed");
-    assert_eq!(
-        lost(&mut ours, 8 * LOST_MS, 9 * LOST_MS),
-        0,
-        "time to come back"
-    );
-    assert_eq!(lost(&mut ours, 9 * LOST_MS, 10 * LOST_MS), 1);
 }
 
 #[test]
