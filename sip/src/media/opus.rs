@@ -4,10 +4,7 @@
     reason = "the decoder gives floats; they are made samples here and go nowhere else"
 )]
 
-use std::{
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::fmt;
 
 use opus_rs::{Application, OpusDecoder, OpusEncoder};
 
@@ -39,7 +36,7 @@ impl fmt::Debug for Decoder {
 impl Decoder {
     pub fn new() -> Result<Self, Error> {
         Ok(Self {
-            inner: fresh()?,
+            inner: OpusDecoder::new(CALLER_RATE as i32, 1).map_err(Error::Opus)?,
             pcm: vec![0.0; DECODED_MAX],
         })
     }
@@ -61,24 +58,13 @@ impl Decoder {
         })
     }
 
-    /// A packet that makes the decoder panic costs the decoder's state, not the thread that serves other calls too.
     fn run(
         &mut self,
         out: &mut Vec<i16>,
         decode: impl FnOnce(&mut OpusDecoder, &mut [f32]) -> Result<usize, &'static str>,
     ) -> usize {
         let Self { inner, pcm } = self;
-        let decoded = catch_unwind(AssertUnwindSafe(|| decode(inner, pcm)));
-        let count = match decoded {
-            Ok(Ok(count)) => count.min(DECODED_MAX),
-            Ok(Err(_)) => 0,
-            Err(_) => {
-                if let Ok(fresh) = fresh() {
-                    self.inner = fresh;
-                }
-                0
-            }
-        };
+        let count = decode(inner, pcm).unwrap_or(0).min(DECODED_MAX);
         out.extend(
             self.pcm[..count]
                 .iter()
@@ -86,10 +72,6 @@ impl Decoder {
         );
         count
     }
-}
-
-fn fresh() -> Result<OpusDecoder, Error> {
-    OpusDecoder::new(CALLER_RATE as i32, 1).map_err(Error::Opus)
 }
 
 pub struct Encoder {
