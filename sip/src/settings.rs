@@ -46,6 +46,7 @@ pub struct TlsFiles {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
     Opus,
+    G722,
     Pcma,
     Pcmu,
 }

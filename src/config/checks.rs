@@ -59,7 +59,7 @@ const LENGTHS: &[(&str, usize, usize)] = &[
     // More are not needed: an old key is removed once everything is sealed with the next.
     ("secrets.old_keys", 0, 8),
     ("telephony.sip.listen", 1, 16),
-    ("telephony.sip.codecs", 1, 3),
+    ("telephony.sip.codecs", 1, 4),
     ("telephony.sip.nameservers", 0, 3),
 ];
 /// Listening addresses.

@@ -189,7 +189,7 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
             ),
         "telephony.sip.codecs" => codec(text)
             .is_none()
-            .then_some("each entry must be opus, PCMA or PCMU"),
+            .then_some("each entry must be opus, G722, PCMA or PCMU"),
         "telephony.sip.srtp" => srtp(text)
             .is_none()
             .then_some("it must be off, optional or required"),
@@ -255,6 +255,7 @@ fn ports(text: &str) -> Option<RangeInclusive<u16>> {
 fn codec(text: &str) -> Option<Codec> {
     match text.to_ascii_lowercase().as_str() {
         "opus" => Some(Codec::Opus),
+        "g722" => Some(Codec::G722),
         "pcma" => Some(Codec::Pcma),
         "pcmu" => Some(Codec::Pcmu),
         _ => None,

@@ -8,6 +8,7 @@ pub mod conceal;
 pub mod dtmf;
 pub mod fir;
 pub mod g711;
+pub mod g722;
 pub mod jitter_buffer;
 pub mod key_dedup;
 pub mod opus;

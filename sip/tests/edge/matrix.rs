@@ -16,7 +16,7 @@ async fn baresip_talks_in_every_codec_over_every_transport_clear_and_encrypted()
         return;
     }
     let certificate = Certificate::of_testkit();
-    let bench = TestEdge::with(CallBehaviour::Echo, 18, |sip| {
+    let bench = TestEdge::with(CallBehaviour::Echo, 24, |sip| {
         sip.tls = Some(certificate.files());
         sip.listen.push(ListenAddress {
             transport: SipTransport::Tls,
@@ -27,7 +27,7 @@ async fn baresip_talks_in_every_codec_over_every_transport_clear_and_encrypted()
     let (bench, turns) = (Arc::new(bench), Arc::new(Semaphore::new(AT_ONCE)));
     let mut cells = JoinSet::new();
     for transport in [SipTransport::Udp, SipTransport::Tcp, SipTransport::Tls] {
-        for codec in ["PCMA", "PCMU", "opus"] {
+        for codec in ["PCMA", "PCMU", "G722", "opus"] {
             for encryption in ["", ";mediaenc=srtp-mand"] {
                 let (bench, turns) = (Arc::clone(&bench), Arc::clone(&turns));
                 cells.spawn(async move {
@@ -40,6 +40,7 @@ async fn baresip_talks_in_every_codec_over_every_transport_clear_and_encrypted()
                     let caller = format!("{transport:?}-{codec}-{kind}").to_lowercase();
                     let named = match codec {
                         "opus" => "opus/48000/2",
+                        "G722" => "G722/16000/1",
                         other => other,
                     };
                     let account = format!(
@@ -55,5 +56,5 @@ async fn baresip_talks_in_every_codec_over_every_transport_clear_and_encrypted()
         cell.unwrap();
         talked += 1;
     }
-    assert_eq!(talked, 18);
+    assert_eq!(talked, 24);
 }

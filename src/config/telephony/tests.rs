@@ -251,8 +251,8 @@ fn what_is_wrong_is_said() {
             "tls_certificate_file",
         ),
         (
-            "[telephony.sip]\ncodecs = [\"G722\"]\n".to_owned(),
-            "opus, PCMA or PCMU",
+            "[telephony.sip]\ncodecs = [\"G729\"]\n".to_owned(),
+            "opus, G722, PCMA or PCMU",
         ),
         (
             "[telephony.sip]\nrtp_ports = \"20000\"\n".to_owned(),

@@ -58,6 +58,7 @@ struct Speaker {
 /// The payload type of a codec, and its SDP name.
 fn payload(codec: Codec) -> (u8, &'static str) {
     match codec {
+        Codec::G722 => (9, "G722/8000"),
         Codec::Pcma => (8, "PCMA/8000"),
         Codec::Pcmu => (0, "PCMU/8000"),
         Codec::Opus => (111, "opus/48000/2"),

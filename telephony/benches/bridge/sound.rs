@@ -57,6 +57,7 @@ fn encoder(codec: Codec) -> impl FnMut(&[i16]) -> Vec<u8> {
     move |frame| match codec {
         Codec::Pcma => frame.iter().map(|sample| encode_alaw(*sample)).collect(),
         Codec::Pcmu => frame.iter().map(|sample| encode_ulaw(*sample)).collect(),
+        Codec::G722 => unreachable!("it is not measured"),
         Codec::Opus => {
             let mut packet = [0; 1_500];
             let length = opus.encode_i16(frame, WIDE, &mut packet).unwrap();
@@ -88,6 +89,7 @@ impl PhoneDecoder {
         match codec {
             Codec::Pcma => Self::Pcma,
             Codec::Pcmu => Self::Pcmu,
+            Codec::G722 => unreachable!("it is not measured"),
             Codec::Opus => Self::Opus(Box::new(OpusDecoder::new(CALLER_RATE as i32, 1).unwrap())),
         }
     }

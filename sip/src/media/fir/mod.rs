@@ -1,8 +1,8 @@
-//! Resampling by a polyphase FIR in integers: 8 → 16, 24 → 8, 8 → 24 and 16 → 24 kHz.
+//! Resampling by a polyphase FIR in integers, between 8, 16 and 24 kHz.
 //!
-//! The filters are windowed sincs (Kaiser) with coefficients of 18 fractional bits. The first three have their cutoff at 4 kHz:
-//! flat within 0.001 dB to 3.4 kHz, below −87 dB from 4.6 kHz, 2.4 ms of delay. The last has its cutoff at 8 kHz: 7 and 9 kHz,
-//! −81 dB, 1.3 ms.
+//! The filters are windowed sincs (Kaiser) with coefficients of 18 fractional bits. Those from and to 8 kHz have their cutoff at
+//! 4 kHz: flat within 0.001 dB to 3.4 kHz, below −87 dB from 4.6 kHz, 2.4 ms of delay. Those between 16 and 24 kHz have it at
+//! 8 kHz: 7 and 9 kHz, −81 dB, 1.3 ms.
 
 /// Fractional bits of a coefficient.
 const SHIFT: u32 = 18;
@@ -32,6 +32,8 @@ static UP_8_TO_16: [i32; 76] = bank(&HALF_16, 2);
 static DOWN_24_TO_8: [i32; 114] = bank(&HALF_24, 1);
 static UP_8_TO_24: [i32; 114] = bank(&HALF_24, 3);
 static FROM_16_TO_24: [i32; 126] = bank(&HALF_48, 3);
+static FROM_24_TO_16: [i32; 126] = bank(&HALF_48, 2);
+static DOWN_16_TO_8: [i32; 76] = bank(&HALF_16, 1);
 
 /// The coefficients phase by phase, oldest sample first, scaled by `up` to compensate for the zeros between samples.
 const fn bank<const HALF: usize, const ALL: usize>(half: &[i32; HALF], up: usize) -> [i32; ALL] {
@@ -75,6 +77,14 @@ impl Resampler {
 
     pub fn from_16_to_24() -> Self {
         Self::new(&FROM_16_TO_24, 3, 2)
+    }
+
+    pub fn from_24_to_16() -> Self {
+        Self::new(&FROM_24_TO_16, 2, 3)
+    }
+
+    pub fn from_16_to_8() -> Self {
+        Self::new(&DOWN_16_TO_8, 1, 2)
     }
 
     fn new(bank: &'static [i32], up: usize, down: usize) -> Self {

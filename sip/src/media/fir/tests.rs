@@ -125,6 +125,34 @@ fn one_leg_sounds_on_the_other_as_it_was() {
 }
 
 #[test]
+fn the_way_to_16_khz_and_from_there_to_8_keeps_speech_and_stops_the_rest() {
+    let down_from_24 = |hertz: f64| {
+        let input = sine(hertz, 24_000.0, 27_000);
+        through(Resampler::from_24_to_16(), &input, 16_000)
+    };
+    let down_from_16 = |hertz: f64| {
+        let input = sine(hertz, 16_000.0, 18_000);
+        through(Resampler::from_16_to_8(), &input, 8_000)
+    };
+    for hertz in [100.0, 1_000.0, 3_400.0, 5_000.0, 7_000.0] {
+        let passed = level(&down_from_24(hertz), hertz, 16_000.0);
+        assert!(passed.abs() < 0.02, "{hertz} Hz: {passed} dB");
+    }
+    for hertz in [100.0, 1_000.0, 3_400.0] {
+        let passed = level(&down_from_16(hertz), hertz, 8_000.0);
+        assert!(passed.abs() < 0.02, "{hertz} Hz: {passed} dB");
+    }
+    for hertz in [9_000.0, 10_000.0, 11_500.0] {
+        let alias = level(&down_from_24(hertz), 16_000.0 - hertz, 16_000.0);
+        assert!(alias < -80.0, "alias of {hertz} Hz: {alias} dB");
+    }
+    for hertz in [4_600.0, 5_000.0, 7_000.0] {
+        let alias = level(&down_from_16(hertz), 8_000.0 - hertz, 8_000.0);
+        assert!(alias < -80.0, "alias of {hertz} Hz: {alias} dB");
+    }
+}
+
+#[test]
 fn full_scale_does_not_wrap() {
     let square: Vec<i16> = (0..2_400)
         .map(|n| if n / 40 % 2 == 0 { i16::MAX } else { i16::MIN })
@@ -144,7 +172,7 @@ proptest! {
         samples in proptest::collection::vec(any::<i16>(), 0..600),
         cuts in proptest::collection::vec(1_usize..50, 0..40),
     ) {
-        for make in [Resampler::from_8_to_16, Resampler::from_24_to_8, Resampler::from_8_to_24, Resampler::from_16_to_24] {
+        for make in [Resampler::from_8_to_16, Resampler::from_24_to_8, Resampler::from_8_to_24, Resampler::from_16_to_24, Resampler::from_24_to_16, Resampler::from_16_to_8] {
             let (mut whole, mut pieces) = (Vec::new(), Vec::new());
             make().run(&samples, &mut whole);
             let (mut fir, mut rest) = (make(), samples.as_slice());

@@ -26,6 +26,8 @@ const LIVE_PREBUFFER: u8 = 2;
 pub enum PlayoutRate {
     /// 8 kHz.
     Narrow,
+    /// 16 kHz.
+    Wide,
     /// 24 kHz.
     Full,
 }
@@ -34,6 +36,7 @@ impl PlayoutRate {
     const fn per_ms(self) -> usize {
         match self {
             Self::Narrow => 8,
+            Self::Wide => 16,
             Self::Full => 24,
         }
     }
@@ -48,7 +51,11 @@ impl PlayoutRate {
     }
 
     fn resampler(self) -> Option<Resampler> {
-        (self == Self::Narrow).then(Resampler::from_24_to_8)
+        match self {
+            Self::Narrow => Some(Resampler::from_24_to_8()),
+            Self::Wide => Some(Resampler::from_24_to_16()),
+            Self::Full => None,
+        }
     }
 }
 
@@ -101,9 +108,13 @@ impl Playout {
         for (at, _) in &mut self.marks {
             *at = self.left + convert(*at - self.left);
         }
-        let mut resampler = match rate {
-            PlayoutRate::Narrow => Resampler::from_24_to_8(),
-            PlayoutRate::Full => Resampler::from_8_to_24(),
+        let mut resampler = match (self.rate, rate) {
+            (PlayoutRate::Narrow, PlayoutRate::Wide) => Resampler::from_8_to_16(),
+            (PlayoutRate::Narrow, _) => Resampler::from_8_to_24(),
+            (PlayoutRate::Wide, PlayoutRate::Narrow) => Resampler::from_16_to_8(),
+            (PlayoutRate::Wide, _) => Resampler::from_16_to_24(),
+            (PlayoutRate::Full, PlayoutRate::Wide) => Resampler::from_24_to_16(),
+            (PlayoutRate::Full, _) => Resampler::from_24_to_8(),
         };
         let (mut all, mut converted) = (Vec::new(), Vec::new());
         self.waiting.take(usize::MAX, &mut all);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{MARKS_MAX, Playout, PlayoutRate};
 
-const RATES: [PlayoutRate; 2] = [PlayoutRate::Narrow, PlayoutRate::Full];
+const RATES: [PlayoutRate; 3] = [PlayoutRate::Narrow, PlayoutRate::Wide, PlayoutRate::Full];
 
 fn frame(playout: &mut Playout) -> (Vec<i16>, Vec<u64>) {
     let (mut out, mut marks) = (Vec::new(), Vec::new());
@@ -166,6 +166,10 @@ fn a_change_of_rate_keeps_what_waits() {
     for (from, to) in [
         (PlayoutRate::Narrow, PlayoutRate::Full),
         (PlayoutRate::Full, PlayoutRate::Narrow),
+        (PlayoutRate::Narrow, PlayoutRate::Wide),
+        (PlayoutRate::Wide, PlayoutRate::Narrow),
+        (PlayoutRate::Wide, PlayoutRate::Full),
+        (PlayoutRate::Full, PlayoutRate::Wide),
     ] {
         let mut playout = Playout::new(from);
         playout.say(&level(200));

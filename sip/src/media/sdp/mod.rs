@@ -144,6 +144,7 @@ fn impossible(words: impl Into<String>) -> SdpRefusal {
 pub fn codec_name(codec: Codec) -> &'static str {
     match codec {
         Codec::Opus => "opus",
+        Codec::G722 => "G722",
         Codec::Pcma => "PCMA",
         Codec::Pcmu => "PCMU",
     }
@@ -153,7 +154,8 @@ pub fn codec_name(codec: Codec) -> &'static str {
 pub fn clock(codec: Codec) -> u32 {
     match codec {
         Codec::Opus => 48_000,
-        Codec::Pcma | Codec::Pcmu => 8_000,
+        // For G.722, too, which has 16,000 samples a second (RFC 3551, 4.5.2).
+        Codec::G722 | Codec::Pcma | Codec::Pcmu => 8_000,
     }
 }
 

@@ -170,6 +170,7 @@ impl<'a> PayloadFormat<'a> {
         let (name, clock) = match payload {
             0 => ("PCMU", 8_000),
             8 => ("PCMA", 8_000),
+            9 => ("G722", 8_000),
             _ => ("", 0),
         };
         Some(Self {

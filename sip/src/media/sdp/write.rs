@@ -17,6 +17,7 @@ const OPUS_PARAMETERS: &str =
 fn payload(codec: Codec) -> u8 {
     match codec {
         Codec::Opus => 111,
+        Codec::G722 => 9,
         Codec::Pcma => 8,
         Codec::Pcmu => 0,
     }

@@ -11,6 +11,7 @@ use crate::{
         dtmf::KeyReceiver,
         fir::Resampler,
         g711::Law,
+        g722::G722Decoder,
         jitter_buffer::{JitterBuffer, OrderedItem, PushOutcome},
         opus,
         rtcp::{Block, Reception},
@@ -38,6 +39,7 @@ const COMFORT_NOISE: u8 = 13;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PayloadKind {
     G711(Law),
+    G722,
     Opus,
     Key,
     ComfortNoise,
@@ -45,10 +47,11 @@ pub enum PayloadKind {
 
 /// The content of a payload type in this call. A G.711 phone may use the other law under its static number.
 pub fn kind(terms: &MediaTerms, payload_type: u8) -> Option<PayloadKind> {
-    let narrow = terms.codec != Codec::Opus;
+    let narrow = matches!(terms.codec, Codec::Pcma | Codec::Pcmu);
     match payload_type {
         of if of == terms.receive_payload || of == terms.send_payload => Some(match terms.codec {
             Codec::Opus => PayloadKind::Opus,
+            Codec::G722 => PayloadKind::G722,
             Codec::Pcma => PayloadKind::G711(Law::A),
             Codec::Pcmu => PayloadKind::G711(Law::Mu),
         }),
@@ -67,6 +70,10 @@ enum Decoder {
         resampler: Resampler,
         narrow: Vec<i16>,
     },
+    G722 {
+        decoder: Box<G722Decoder>,
+        concealer: Concealer,
+    },
     Opus(Box<opus::Decoder>),
 }
 
@@ -74,9 +81,13 @@ impl Decoder {
     fn new(codec: Codec) -> Result<Self, Error> {
         Ok(match codec {
             Codec::Pcma | Codec::Pcmu => Self::G711 {
-                concealer: Concealer::default(),
+                concealer: Concealer::at_8_khz(),
                 resampler: Resampler::from_8_to_16(),
                 narrow: Vec::with_capacity(FRAME),
+            },
+            Codec::G722 => Self::G722 {
+                decoder: Box::default(),
+                concealer: Concealer::at_16_khz(),
             },
             Codec::Opus => Self::Opus(Box::new(opus::Decoder::new()?)),
         })
@@ -98,6 +109,11 @@ impl Decoder {
                 concealer.received(narrow);
                 resampler.run(narrow, out);
             }
+            (Self::G722 { decoder, concealer }, PayloadKind::G722) => {
+                let before = out.len();
+                decoder.decode(payload, out);
+                concealer.received(&mut out[before..]);
+            }
             (Self::Opus(decoder), PayloadKind::Opus) => {
                 decoder.decode(payload, out);
             }
@@ -117,6 +133,7 @@ impl Decoder {
                 concealer.lost(8 * ms as usize, narrow);
                 resampler.run(narrow, out);
             }
+            Self::G722 { concealer, .. } => concealer.lost(16 * ms as usize, out),
             Self::Opus(decoder) => {
                 decoder.conceal(16 * ms as usize, Some(next), out);
             }
@@ -352,7 +369,7 @@ impl MediaReceiver {
                 );
                 return;
             }
-            Some(kind @ (PayloadKind::G711(_) | PayloadKind::Opus)) => kind,
+            Some(kind @ (PayloadKind::G711(_) | PayloadKind::G722 | PayloadKind::Opus)) => kind,
             Some(PayloadKind::ComfortNoise) | None => return,
         };
         if let (true, Some(expected)) = (gap, self.expected) {

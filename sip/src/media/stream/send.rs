@@ -5,6 +5,7 @@ use crate::{
     media::{
         dtmf::KeySender,
         g711::Law,
+        g722::G722Encoder,
         opus,
         playout::{Playout, PlayoutRate},
         ring_tone::RingTone,
@@ -24,6 +25,7 @@ const CATCH_UP: u64 = 5;
 #[derive(Debug)]
 enum Encoder {
     G711(Law),
+    G722(Box<G722Encoder>),
     Opus(Box<opus::Encoder>),
 }
 
@@ -32,6 +34,7 @@ impl Encoder {
         Ok(match codec {
             Codec::Pcma => Self::G711(Law::A),
             Codec::Pcmu => Self::G711(Law::Mu),
+            Codec::G722 => Self::G722(Box::default()),
             Codec::Opus => Self::Opus(Box::new(opus::Encoder::new()?)),
         })
     }
@@ -40,6 +43,7 @@ impl Encoder {
     fn encode(&mut self, frame: &[i16], out: &mut Vec<u8>) -> Result<(), Error> {
         match self {
             Self::G711(law) => law.encode(frame, out),
+            Self::G722(encoder) => encoder.encode(frame, out),
             Self::Opus(encoder) => encoder.encode(frame, out)?,
         }
         Ok(())
@@ -49,6 +53,7 @@ impl Encoder {
 fn rate(codec: Codec) -> PlayoutRate {
     match codec {
         Codec::Pcma | Codec::Pcmu => PlayoutRate::Narrow,
+        Codec::G722 => PlayoutRate::Wide,
         Codec::Opus => PlayoutRate::Full,
     }
 }

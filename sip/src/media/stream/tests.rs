@@ -28,6 +28,7 @@ fn address(text: &str) -> SocketAddr {
 fn terms(codec: Codec, remote: &str) -> MediaTerms {
     let payload = match codec {
         Codec::Opus => 111,
+        Codec::G722 => 9,
         Codec::Pcma => 8,
         Codec::Pcmu => 0,
     };
@@ -151,7 +152,7 @@ fn talk(
 
 #[test]
 fn what_is_said_is_heard() {
-    for codec in [Codec::Opus, Codec::Pcma, Codec::Pcmu] {
+    for codec in [Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu] {
         for crypto in [false, true] {
             let (heard, ours) = talk(codec, crypto, |n, packet| vec![(n as u64 * 20, packet)]);
             assert_eq!(heard.len(), 16_000, "{codec:?}");
@@ -172,7 +173,7 @@ fn what_is_said_is_heard() {
 
 #[test]
 fn losses_are_concealed_and_time_is_kept() {
-    for codec in [Codec::Opus, Codec::Pcma] {
+    for codec in [Codec::Opus, Codec::G722, Codec::Pcma] {
         let (heard, ours) = talk(codec, false, |n, packet| {
             if n % 10 == 5 {
                 vec![]

@@ -25,7 +25,7 @@ impl Baresip {
             .status();
         assert!(made.unwrap().success());
         let (control, sip) = (port(), port());
-        let modules = "g711.so opus.so aufile.so sndfile.so srtp.so"
+        let modules = "g711.so g722.so opus.so aufile.so sndfile.so srtp.so"
             .split(' ')
             .map(|module| format!("module {module}\n"))
             .collect::<String>();
@@ -90,10 +90,10 @@ pub async fn talks(
     transport: SipTransport,
     codec: &str,
 ) {
-    let (rate, channels) = if codec == "opus" {
-        ("48000", "2")
-    } else {
-        ("8000", "1")
+    let (rate, channels) = match codec {
+        "opus" => ("48000", "2"),
+        "G722" => ("16000", "1"),
+        _ => ("8000", "1"),
     };
     let mut baresip = Baresip::new(account, rate, channels).await;
     let address = bench.address(transport);

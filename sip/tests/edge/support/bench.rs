@@ -107,7 +107,7 @@ impl TestEdge {
             public_address: None,
             tls: None,
             rtp_ports: 20_000..=31_999,
-            codecs: vec![Codec::Opus, Codec::Pcma, Codec::Pcmu],
+            codecs: vec![Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu],
             srtp: Srtp::Optional,
             trunks: vec![trunk()],
             nameservers: Vec::new(),
