@@ -81,6 +81,18 @@ pub struct Trunk {
     /// Concurrent calls of the trunk, and new ones a second; more are answered 503.
     pub max_calls: Option<u32>,
     pub calls_per_second: Option<u32>,
+    /// The choice of the codec in our answers.
+    pub answer_order: AnswerOrder,
+}
+
+/// Which side's order of preference decides about the codec.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AnswerOrder {
+    /// The order of the offer.
+    #[default]
+    Peer,
+    /// [`SipSettings::codecs`].
+    Ours,
 }
 
 /// Session timers (RFC 4028).

@@ -128,7 +128,7 @@ impl OutgoingLeg {
         let address = self.shared.media_ip(&self.flow);
         let sockets = MediaSockets::bind(&self.shared.settings.rtp_ports, self.flow.local().ip());
         let sockets = sockets.map_err(|error| error.to_string())?;
-        let mut session = SdpSession::new(&self.shared, address, sockets.port);
+        let mut session = SdpSession::new(&self.shared, &self.caller.trunk, address, sockets.port);
         let contact = self.shared.contact(&self.flow);
         let invite = self.invite(&contact, session.offer());
         let tag = invite.headers.tag("From").unwrap_or_default();

@@ -194,7 +194,7 @@ fn prepare(
         refuse_for_now(reply, "no port for media is free");
         return None;
     };
-    let mut session = SdpSession::new(shared, address, sockets.port);
+    let mut session = SdpSession::new(shared, &caller.trunk, address, sockets.port);
     let answered = match session.offered(&request.body) {
         Ok(answered) => answered,
         Err(refused) => {

@@ -7,7 +7,7 @@ use crate::{
         sdp::{self, Local, MediaTerms, SdpRefusal},
         srtp::MasterKey,
     },
-    settings::{Codec, Srtp},
+    settings::{AnswerOrder, Codec, Srtp, Trunk},
     shared::Shared,
 };
 
@@ -17,6 +17,7 @@ pub struct SdpSession {
     address: IpAddr,
     port: u16,
     codecs: Vec<Codec>,
+    answer_order: AnswerOrder,
     srtp: Srtp,
     key: MasterKey,
     id: u64,
@@ -27,12 +28,13 @@ pub struct SdpSession {
 }
 
 impl SdpSession {
-    pub fn new(shared: &Shared, address: IpAddr, port: u16) -> Self {
+    pub fn new(shared: &Shared, trunk: &Trunk, address: IpAddr, port: u16) -> Self {
         let settings = &shared.settings;
         Self {
             address,
             port,
             codecs: settings.codecs.clone(),
+            answer_order: trunk.answer_order,
             srtp: settings.srtp,
             key: MasterKey::new(rand::random::<[u8; 30]>()),
             id: rand::random::<u64>() >> 3,
@@ -92,6 +94,7 @@ impl SdpSession {
             address: self.address,
             port: self.port,
             codecs: &self.codecs,
+            answer_order: self.answer_order,
             srtp: self.srtp,
             key: self.key.clone(),
             session: self.id,

@@ -48,10 +48,13 @@ impl Shared {
         format!("<{uri}>")
     }
 
-    /// Our media address for the peer of this flow.
+    /// Our media address for the peer of this flow, of the flow's address family.
     pub fn media_ip(&self, flow: &Flow) -> IpAddr {
-        self.public_ip
-            .unwrap_or_else(|| flow.local().ip().to_canonical())
+        let local = flow.local().ip().to_canonical();
+        let public = self.public_ip;
+        public
+            .filter(|public| public.is_ipv4() == local.is_ipv4())
+            .unwrap_or(local)
     }
 
     pub fn with_via(&self, mut request: SipRequest, flow: &Flow) -> SipRequest {

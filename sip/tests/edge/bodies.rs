@@ -38,7 +38,7 @@ async fn the_sdp_is_taken_out_of_several_parts() {
     let answer = phone.expect("SIP/2.0 200").await;
     assert_eq!(header(&answer, "Content-Type"), Some("application/sdp"));
     phone.acknowledge("").await;
-    assert_eq!(bench.call().codec, Some("PCMA"));
+    assert_eq!(bench.call().codec, Some("PCMU"));
     phone.hang_up().await;
 
     // An SDP answer in the ACK of a delayed offer is found, too.

@@ -66,8 +66,8 @@ async fn a_caller_is_answered_and_hangs_up() {
         );
         assert_eq!(
             call.codec,
-            Some("PCMA"),
-            "the first of ours that the caller has"
+            Some("PCMU"),
+            "the first of the caller's that we have"
         );
     }
     eventually("no call counts", || bench.edge.statistics().calls == 0).await;

@@ -217,7 +217,7 @@ async fn short_names_folded_lines_and_pieces_are_one_message() {
         tokio::task::yield_now().await;
     }
     phone.expect("SIP/2.0 180").await;
-    assert_eq!(bench.call().codec, Some("PCMA"));
+    assert_eq!(bench.call().codec, Some("PCMU"));
     phone.call_id = "second@phone".to_owned();
     phone.to = "<sip:dikala@phone>".to_owned();
     let rest = phone.request("OPTIONS", "", "");

@@ -18,6 +18,7 @@ mod joined;
 mod loss;
 mod matrix;
 mod nat;
+mod negotiated;
 mod persons;
 mod programs;
 mod proofs;

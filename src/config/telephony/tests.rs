@@ -1,6 +1,6 @@
 //! Tests of the keys of the bridge.
 
-use dikala_sip::settings::{OutboundIdentity, SessionTimer, TransferMethod};
+use dikala_sip::settings::{AnswerOrder, OutboundIdentity, SessionTimer, TransferMethod};
 
 use super::*;
 use crate::config::{ConfigError, Layers, Settings as All};
@@ -34,6 +34,7 @@ addresses = ["203.0.113.0/24", "2001:db8::7"]
 username = "kopi"
 password = "hush-hush-hush"
 prefix = "+62"
+answer_order = "ours"
 register = { registrar = "sip:sip.example.com", username = "u", password = "quiet" }
 "#;
 
@@ -56,6 +57,7 @@ fn a_bridge_is_told_what_is_configured() {
     assert_eq!(nameservers, ["192.0.2.53:53", "[2001:db8::53]:5353"]);
     let trunk = &sip.trunks[0];
     assert_eq!((trunk.name.as_str(), trunk.addresses.len()), ("jkt", 2));
+    assert_eq!(trunk.answer_order, AnswerOrder::Ours);
     let register = trunk.register.as_ref().expect("it registers");
     assert_eq!(
         (
@@ -316,6 +318,10 @@ fn what_is_wrong_is_said() {
         (
             trunk("name = \"a\"\naddresses = [\"::1\"]\nprefix = \"062\""),
             "like +62",
+        ),
+        (
+            trunk("name = \"a\"\naddresses = [\"::1\"]\nanswer_order = \"mine\""),
+            "peer or ours",
         ),
         (
             trunk(

@@ -9,8 +9,8 @@ use config::{Value, ValueKind};
 use dikala_sip::{
     registrar,
     settings::{
-        Credentials, OutboundIdentity, OutboundSettings, RegisterSettings, SessionTimer,
-        TransferMethod, Trunk,
+        AnswerOrder, Credentials, OutboundIdentity, OutboundSettings, RegisterSettings,
+        SessionTimer, TransferMethod, Trunk,
     },
 };
 use serde::Deserialize;
@@ -33,6 +33,7 @@ const TRANSFERS: [(&str, TransferMethod); 3] = [
     ("refer", TransferMethod::Refer),
     ("bridge", TransferMethod::Bridge),
 ];
+const ORDERS: [(&str, AnswerOrder); 2] = [("peer", AnswerOrder::Peer), ("ours", AnswerOrder::Ours)];
 const TIMERS: [(&str, SessionTimer); 2] =
     [("auto", SessionTimer::Auto), ("off", SessionTimer::Off)];
 const IDENTITIES: [(&str, OutboundIdentity); 3] = [
@@ -59,6 +60,7 @@ pub(super) struct TrunkTable {
     session_timer: Option<String>,
     max_calls: Option<u32>,
     calls_per_second: Option<u32>,
+    answer_order: Option<String>,
 }
 
 impl std::fmt::Debug for TrunkTable {
@@ -174,6 +176,7 @@ impl TrunkTable {
             session_timer: one_of("session_timer", &TIMERS, self.session_timer.as_deref())?,
             max_calls: limit("max_calls", CALLS_MAX, self.max_calls)?,
             calls_per_second: limit("calls_per_second", RATE_MAX, self.calls_per_second)?,
+            answer_order: one_of("answer_order", &ORDERS, self.answer_order.as_deref())?,
         })
     }
 

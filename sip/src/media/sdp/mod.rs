@@ -13,7 +13,7 @@ use std::{
 
 use self::parse::{Description, MediaDescription, PayloadFormat, Secured};
 use super::srtp::{Crypto, CryptoLine, MasterKey};
-use crate::settings::{Codec, Srtp};
+use crate::settings::{AnswerOrder, Codec, Srtp};
 
 /// This side's parameters, the same for the whole call.
 #[derive(Debug, Clone)]
@@ -23,6 +23,7 @@ pub struct Local<'a> {
     pub port: u16,
     /// In order of preference.
     pub codecs: &'a [Codec],
+    pub answer_order: AnswerOrder,
     pub srtp: Srtp,
     pub key: MasterKey,
     /// The session id, below 2⁶² and unique.
@@ -234,16 +235,10 @@ fn take(
         media.address.or(whole.address).flatten().ok_or_else(|| {
             impossible("no address that can be sent to (c=) stands with the audio")
         })?;
-    let (codec, format) = local
-        .codecs
-        .iter()
-        .find_map(|codec| {
-            Some((
-                *codec,
-                media.formats.iter().find(|format| is(format, *codec))?,
-            ))
-        })
-        .ok_or_else(|| no_codec(local))?;
+    if !address.is_unspecified() && address.is_ipv4() != local.address.is_ipv4() {
+        return Err(other_family(local.address));
+    }
+    let (codec, format) = codec(media, local).ok_or_else(|| no_codec(local))?;
     let offered = media
         .direction
         .or(whole.direction)
@@ -252,7 +247,8 @@ fn take(
     let wants = offered.receives() && !address.is_unspecified();
     let rtcp = media.rtcp.unwrap_or((media.port.saturating_add(1), None));
     let remote = SocketAddr::new(address, media.port);
-    let separate = SocketAddr::new(rtcp.1.unwrap_or(address), rtcp.0);
+    let reports = rtcp.1.filter(|it| it.is_ipv4() == address.is_ipv4());
+    let separate = SocketAddr::new(reports.unwrap_or(address), rtcp.0);
     let events = events(media, codec);
     let terms = MediaTerms {
         codec,
@@ -272,6 +268,31 @@ fn take(
         }),
     };
     Ok((terms, line))
+}
+
+/// The preferred common codec, and its format in the offer.
+fn codec<'a>(
+    media: &'a MediaDescription<'a>,
+    local: &Local<'_>,
+) -> Option<(Codec, &'a PayloadFormat<'a>)> {
+    let formats = || media.formats.iter();
+    let mut codecs = local.codecs.iter().copied();
+    match local.answer_order {
+        AnswerOrder::Ours => {
+            codecs.find_map(|codec| Some((codec, formats().find(|format| is(format, codec))?)))
+        }
+        AnswerOrder::Peer => formats().find_map(|format| {
+            let codec = codecs.clone().find(|codec| is(format, *codec))?;
+            Some((codec, format))
+        }),
+    }
+}
+
+fn other_family(ours: IpAddr) -> SdpRefusal {
+    let family = if ours.is_ipv4() { "IPv4" } else { "IPv6" };
+    impossible(format!(
+        "the media of this call runs over {family}, and the SDP names an address of the other family"
+    ))
 }
 
 fn no_codec(local: &Local<'_>) -> SdpRefusal {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Local, MediaDirection, MediaTerms, SdpRefusal, accept, answer, offer};
 use crate::{
     media::srtp::{MasterKey, Suite},
-    settings::{Codec, Srtp},
+    settings::{AnswerOrder, Codec, Srtp},
 };
 
 const CODECS: [Codec; 3] = [Codec::Opus, Codec::Pcma, Codec::Pcmu];
@@ -18,6 +18,7 @@ fn local(srtp: Srtp) -> Local<'static> {
         address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)),
         port: 20_000,
         codecs: &CODECS,
+        answer_order: AnswerOrder::Ours,
         srtp,
         key: MasterKey::new([7; 30]),
         session: 42,
@@ -144,6 +145,54 @@ fn a_call_is_held_and_taken_back() {
     let whole = "v=0\r\nc=IN IP4 198.51.100.7\r\na=sendonly\r\nm=audio 4000 RTP/AVP 8\r\n";
     let (_, terms) = answer(whole.as_bytes(), &local(Srtp::Off)).expect("an answer");
     assert!(terms.held(), "said of all streams");
+}
+
+/// Both sides could send, and neither would hear anything.
+#[test]
+fn an_address_of_the_other_family_is_refused() {
+    let stream = "m=audio 4000 RTP/AVP 8";
+    let v6 = sdp(&[stream]).replace("c=IN IP4 198.51.100.7", "c=IN IP6 2001:db8::7");
+    let refused = answer(v6.as_bytes(), &local(Srtp::Off)).expect_err("it is refused");
+    assert_eq!(refused.status, 488);
+    assert!(refused.words.contains("runs over IPv4"), "{refused}");
+    let there = Local {
+        address: IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ..local(Srtp::Off)
+    };
+    let refused = answer(sdp(&[stream]).as_bytes(), &there).expect_err("it is refused");
+    assert!(refused.words.contains("runs over IPv6"), "{refused}");
+    let (text, _) = answer(v6.as_bytes(), &there).expect("an answer");
+    assert!(text.contains("c=IN IP6 ::1"), "{text}");
+    // An old phone may hold the call with zeros of either family, because nothing is sent to them.
+    let held = v6.replace("2001:db8::7", "::");
+    let (_, terms) = answer(held.as_bytes(), &local(Srtp::Off)).expect("an answer");
+    assert!(terms.held());
+    // The reports go to the address of the media then.
+    let reports = sdp(&[stream, "a=rtcp:4005 IN IP6 2001:db8::7"]);
+    let (_, terms) = answer(reports.as_bytes(), &local(Srtp::Off)).expect("an answer");
+    assert_eq!(terms.remote_rtcp.to_string(), "198.51.100.7:4005");
+}
+
+#[test]
+fn the_trunk_says_whose_order_of_codecs_decides() {
+    for (formats, order, codec) in [
+        ("0 8 96", AnswerOrder::Peer, Codec::Pcmu),
+        ("18 96 8", AnswerOrder::Peer, Codec::Opus),
+        ("8 0 96", AnswerOrder::Peer, Codec::Pcma),
+        ("0 8 96", AnswerOrder::Ours, Codec::Opus),
+        ("0 8", AnswerOrder::Ours, Codec::Pcma),
+    ] {
+        let offer = sdp(&[
+            &format!("m=audio 4000 RTP/AVP {formats}"),
+            "a=rtpmap:96 opus/48000/2",
+        ]);
+        let ours = Local {
+            answer_order: order,
+            ..local(Srtp::Off)
+        };
+        let (_, terms) = answer(offer.as_bytes(), &ours).expect("an answer");
+        assert_eq!(terms.codec, codec, "{formats} {order:?}");
+    }
 }
 
 #[test]

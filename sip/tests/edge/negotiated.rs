@@ -1,0 +1,78 @@
+//! What a call's media is like after offer and answer: codec and address family.
+
+use std::net::IpAddr;
+
+use dikala_sip::settings::{AnswerOrder, ListenAddress, SipTransport};
+
+use crate::support::{CallBehaviour, PhoneMedia, ScriptedPhone, TestEdge, header, offer};
+
+/// The offer prefers the law that the edge has last.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trunk_says_whose_order_of_codecs_decides() {
+    for (order, codec) in [(AnswerOrder::Peer, "PCMU"), (AnswerOrder::Ours, "PCMA")] {
+        let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+            sip.trunks[0].answer_order = order;
+        })
+        .await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        let answer = phone.call("", &offer(40_000)).await;
+        assert!(answer.contains(&format!(" {codec}/8000")), "{answer}");
+        assert_eq!(bench.call().codec, Some(codec));
+        phone.hang_up().await;
+    }
+}
+
+/// Otherwise both would send to addresses that the other's socket cannot reach.
+#[tokio::test(flavor = "multi_thread")]
+async fn media_of_another_address_family_is_refused_with_a_warning() {
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let version_6 = offer(40_000).replace("IN IP4 127.0.0.1", "IN IP6 ::1");
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "", &version_6);
+    phone.send(&invite).await;
+    let refusal = phone.expect("SIP/2.0 488").await;
+    let warning = header(&refusal, "Warning").unwrap();
+    assert!(warning.contains("IPv4"), "{warning}");
+    let ack = phone.written("ACK", "", "");
+    phone.send(&ack).await;
+    assert!(bench.calls().is_empty());
+
+    // A change to the other family is refused, and the call goes on as it was.
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let mut sound = PhoneMedia::new().await;
+    let version_4 = offer(sound.port()).replace("RTP/AVP 0 8 101", "RTP/AVP 8 101");
+    let answer = phone.call("", &version_4).await;
+    phone.ask("INVITE", "", &version_6).await;
+    let refusal = phone.answered("SIP/2.0 488").await;
+    assert!(header(&refusal, "Warning").is_some());
+    let ack = phone.written("ACK", "", "");
+    phone.send(&ack).await;
+    sound.echoes(&answer).await;
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_public_address_is_named_to_peers_of_its_family_only() {
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.public_address = Some("203.0.113.7".to_owned());
+        sip.listen[1] = ListenAddress {
+            transport: SipTransport::Udp,
+            address: "[::1]:0".parse().unwrap(),
+        };
+    })
+    .await;
+    for listen in bench.edge.addresses() {
+        let host = listen.address.ip();
+        let mut phone = ScriptedPhone::udp_from(&host.to_string(), listen.address).await;
+        let (sdp, ours) = match host {
+            IpAddr::V4(_) => (offer(40_000), "c=IN IP4 203.0.113.7\r\n"),
+            IpAddr::V6(_) => (
+                offer(40_000).replace("IN IP4 127.0.0.1", "IN IP6 ::1"),
+                "c=IN IP6 ::1\r\n",
+            ),
+        };
+        let answer = phone.call("", &sdp).await;
+        assert!(answer.contains(ours), "{answer}");
+        phone.hang_up().await;
+    }
+}
