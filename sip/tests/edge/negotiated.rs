@@ -1,10 +1,15 @@
-//! What a call's media is like after offer and answer: codec and address family.
+//! The media of a call after offer and answer: codec, address family, and keys without events.
 
 use std::net::IpAddr;
 
-use dikala_sip::settings::{AnswerOrder, ListenAddress, SipTransport};
+use dikala_sip::{
+    leg::LegEvent,
+    settings::{AnswerOrder, ListenAddress, SipTransport},
+};
 
-use crate::support::{CallBehaviour, PhoneMedia, ScriptedPhone, TestEdge, header, offer};
+use crate::support::{
+    CallBehaviour, PATIENCE, PhoneMedia, ScriptedPhone, TestEdge, eventually, header, offer,
+};
 
 /// The offer prefers the law that the edge has last.
 #[tokio::test(flavor = "multi_thread")]
@@ -74,5 +79,42 @@ async fn a_public_address_is_named_to_peers_of_its_family_only() {
         let answer = phone.call("", &sdp).await;
         assert!(answer.contains(ours), "{answer}");
         phone.hang_up().await;
+    }
+}
+
+/// Adapters of analogue phones press keys as tones.
+#[tokio::test(flavor = "multi_thread")]
+async fn tones_are_keys_where_no_events_were_negotiated() {
+    for events in [false, true] {
+        let bench = TestEdge::new(CallBehaviour::Echo).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        let mut sound = PhoneMedia::new().await;
+        let formats = if events { "8 101" } else { "8" };
+        let sdp = offer(sound.port()).replace("0 8 101", formats);
+        let answer = phone.call("", &sdp).await;
+        for hertz in [[770.0, 1_209.0], [697.0, 1_336.0], [941.0, 1_477.0]] {
+            for _ in 0..3 {
+                sound.send_tones(&answer, &hertz).await;
+            }
+            for _ in 0..5 {
+                sound.send_tones(&answer, &[]).await;
+            }
+        }
+        let frames = || bench.calls().first().map_or(0, |call| call.frames);
+        eventually("all is heard", || frames() >= 24).await;
+        let keys = || {
+            let events = bench.call().events;
+            let keys = events.into_iter().filter_map(|event| match event {
+                LegEvent::Key(key) => Some(key),
+                _ => None,
+            });
+            keys.collect::<String>()
+        };
+        let expected = if events { "" } else { "42#" };
+        eventually("the keys are told", || keys() == expected).await;
+        phone.hang_up().await;
+        tokio::time::timeout(PATIENCE, bench.edge.close())
+            .await
+            .unwrap();
     }
 }

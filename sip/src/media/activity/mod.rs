@@ -7,6 +7,8 @@ use std::fmt;
 
 use earshot::Detector;
 
+use super::dtmf_tones::{HIGH_TONES, LOW_TONES, tone_energy};
+
 /// The detector's frame: 16 ms at 16 kHz.
 const FRAME: usize = 256;
 /// Frames of voice that begin speech. Any 96 ms of voice contain five whole frames.
@@ -21,9 +23,6 @@ const VOICE: f32 = 0.5;
 const SOFTEST: i64 = 104 * 104;
 /// Changes of sign per frame (1.5 kHz) from which a frame is more hiss than voice.
 const HISS: usize = 48;
-/// 2·cos of the low and high DTMF tones at 16 kHz, with 14 fractional bits.
-const LOW_TONES: [i64; 4] = [31_548, 31_281, 30_951, 30_556];
-const HIGH_TONES: [i64; 4] = [29_144, 28_361, 27_409, 26_258];
 
 /// The detector's state for one caller.
 pub struct Activity {
@@ -132,18 +131,6 @@ fn is_key(frame: &[i16], energy: i64) -> bool {
         strongest(HIGH_TONES).unwrap_or(0),
     );
     low + high > energy * 6 / 10 && low.min(high) > energy / 20
-}
-
-/// The energy of one tone (Goertzel), in the scale of the frame's energy.
-fn tone_energy(frame: &[i16], coefficient: i64) -> i64 {
-    let (mut last, mut before) = (0_i64, 0_i64);
-    for sample in frame {
-        let next = i64::from(*sample) + ((coefficient * last) >> 14) - before;
-        before = last;
-        last = next;
-    }
-    let power = last * last + before * before - ((coefficient * last) >> 14) * before;
-    power * 2 / FRAME as i64
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::{
         activity::{Activity, VoiceChange},
         conceal::Concealer,
         dtmf::KeyReceiver,
+        dtmf_tones::ToneDetector,
         fir::Resampler,
         g711::Law,
         g722::G722Decoder,
@@ -160,6 +161,8 @@ pub struct MediaReceiver {
     /// Another source, and the sequence number with which it would take over.
     candidate: Option<(u32, u16)>,
     keys: KeyReceiver,
+    /// Used while no events were negotiated.
+    tones: ToneDetector,
     activity: Activity,
     /// The next timestamp, while audio continues.
     expected: Option<u32>,
@@ -184,6 +187,7 @@ impl MediaReceiver {
             last_ms: 0,
             candidate: None,
             keys: KeyReceiver::default(),
+            tones: ToneDetector::default(),
             activity: Activity::default(),
             expected: None,
             gap: false,
@@ -396,6 +400,10 @@ impl MediaReceiver {
             for frame in self.pending[..whole].chunks_exact(FRAME) {
                 let change = self.activity.hear(frame);
                 heard.push(StreamEvent::Audio(frame.to_vec()));
+                if terms.events.is_none() {
+                    let press = |key| heard.push(StreamEvent::Key(key));
+                    self.tones.hear(frame, press);
+                }
                 heard.extend(change.map(|change| match change {
                     VoiceChange::Started => StreamEvent::VoiceStarted,
                     VoiceChange::Ended => StreamEvent::VoiceEnded,
