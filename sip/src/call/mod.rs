@@ -39,7 +39,7 @@ use crate::{
     lines::LinePermit,
     media::{
         playout::MARKS_MAX,
-        sdp::{MediaTerms, codec_name},
+        sdp::{MediaTerms, codec_name, named_address},
     },
     message::{Headers, SipRequest, SipResponse},
     settings::{SessionTimer, Trunk},
@@ -186,8 +186,8 @@ fn prepare(
         refuse_again(reply);
         return None;
     };
-    let address = shared.media_ip(&flow);
-    let bound = MediaSockets::bind(&shared.settings.rtp_ports, flow.local().ip());
+    let address = shared.media_ip_for(&flow, named_address(&request.body));
+    let bound = MediaSockets::bind(&shared.settings.rtp_ports, address);
     let told = |error: &std::io::Error| tracing::warn!(%error, "a call has no port for its media");
     let Ok(sockets) = bound.inspect_err(told) else {
         note(shared, &caller, (503, "ports"), reply);

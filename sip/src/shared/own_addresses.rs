@@ -1,6 +1,9 @@
 //! Our addresses, as peers are told them: in Contact, Via and SDP.
 
-use std::net::IpAddr;
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
+};
 
 use super::{Shared, token};
 use crate::{
@@ -8,6 +11,9 @@ use crate::{
     settings::{ListenAddress, SipTransport},
     transport::Flow,
 };
+
+/// Any port will do to look up a route; this one is for nothing (RFC 863).
+const DISCARD_PORT: u16 = 9;
 
 impl Shared {
     /// Host and port at which a peer reaches us, for the transport and address family of this flow.
@@ -50,7 +56,21 @@ impl Shared {
 
     /// Our media address for the peer of this flow, of the flow's address family.
     pub fn media_ip(&self, flow: &Flow) -> IpAddr {
+        self.public_for(flow.local().ip().to_canonical())
+    }
+
+    /// The same for an offer that names this address. If it is of the other family, so is ours, unless this machine has no way
+    /// there.
+    pub fn media_ip_for(&self, flow: &Flow, named: Option<IpAddr>) -> IpAddr {
         let local = flow.local().ip().to_canonical();
+        let is_other = |named: &IpAddr| named.is_ipv4() != local.is_ipv4();
+        let other = named
+            .filter(is_other)
+            .and_then(|named| source_for(named).ok());
+        self.public_for(other.unwrap_or(local))
+    }
+
+    fn public_for(&self, local: IpAddr) -> IpAddr {
         let public = self.public_ip;
         public
             .filter(|public| public.is_ipv4() == local.is_ipv4())
@@ -72,4 +92,15 @@ impl Shared {
         request.headers.push("User-Agent", self.user_agent.product);
         request
     }
+}
+
+/// The address from which this machine sends to that one. Nothing is sent.
+fn source_for(remote: IpAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match remote {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect((remote, DISCARD_PORT))?;
+    Ok(socket.local_addr()?.ip())
 }

@@ -160,6 +160,16 @@ pub fn clock(codec: Codec) -> u32 {
     }
 }
 
+/// The address in an offer of audio, if media can be sent there.
+pub fn named_address(offer: &[u8]) -> Option<IpAddr> {
+    let text = String::from_utf8_lossy(offer);
+    let offer = Description::read(&text).ok()?;
+    let mut streams = offer.media.iter();
+    let audio = streams.find(|media| media.kind == "audio" && media.port != 0)?;
+    let address = audio.address.or(offer.address).flatten()?;
+    (!address.is_unspecified()).then_some(address)
+}
+
 /// Answers an offer.
 pub fn answer(offer: &[u8], local: &Local<'_>) -> Result<(String, MediaTerms), SdpRefusal> {
     let text = String::from_utf8_lossy(offer);

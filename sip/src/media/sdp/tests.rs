@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 
-use super::{Local, MediaDirection, MediaTerms, SdpRefusal, accept, answer, offer};
+use super::{Local, MediaDirection, MediaTerms, SdpRefusal, accept, answer, named_address, offer};
 use crate::{
     media::srtp::{MasterKey, Suite},
     settings::{AnswerOrder, Codec, Srtp},
@@ -163,6 +163,15 @@ fn an_address_of_the_other_family_is_refused() {
     assert!(refused.words.contains("runs over IPv6"), "{refused}");
     let (text, _) = answer(v6.as_bytes(), &there).expect("an answer");
     assert!(text.contains("c=IN IP6 ::1"), "{text}");
+    let named = |offer: &str| named_address(offer.as_bytes()).map(|it| it.to_string());
+    assert_eq!(named(&v6).as_deref(), Some("2001:db8::7"));
+    for none in [
+        v6.replace("2001:db8::7", "::"),
+        v6.replace("4000", "0"),
+        v6.replace("v=0", "v=1"),
+    ] {
+        assert_eq!(named(&none), None, "{none}");
+    }
     // An old phone may hold the call with zeros of either family, because nothing is sent to them.
     let held = v6.replace("2001:db8::7", "::");
     let (_, terms) = answer(held.as_bytes(), &local(Srtp::Off)).expect("an answer");

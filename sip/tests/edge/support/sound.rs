@@ -224,9 +224,17 @@ fn loud(packet: &[u8]) -> bool {
 
 /// The media address of this SDP.
 fn media(sdp: &str) -> SocketAddr {
-    let port = sdp.split("m=audio ").nth(1).unwrap();
-    let port = port.split(' ').next().unwrap().parse().unwrap();
-    SocketAddr::from(([127, 0, 0, 1], port))
+    let word_after = |text: &str| {
+        let rest = sdp.split(text).nth(1).unwrap();
+        rest.split([' ', '\r']).next().unwrap()
+    };
+    let family = if sdp.contains("c=IN IP4 ") {
+        "c=IN IP4 "
+    } else {
+        "c=IN IP6 "
+    };
+    let port = word_after("m=audio ").parse().unwrap();
+    SocketAddr::new(word_after(family).parse().unwrap(), port)
 }
 
 /// Sends into one side until the other is loud.
