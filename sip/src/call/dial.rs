@@ -12,8 +12,9 @@ use tokio::{
 };
 
 use super::{
-    AnswerSdp, Call, CallParties, Control, DialogMessage, EVENTS, INBOX, MediaSockets, ORDERS,
-    Peer, SPEECH, dressed,
+    AnswerSdp, Call, CallParties, Control, DialogMessage, INBOX, MediaSockets, ORDERS, Peer,
+    dressed,
+    early_media::UnansweredMedia,
     invitation::Invitation,
     outbound,
     requests::{SUPPORTED_IN_REQUESTS, proven},
@@ -52,6 +53,8 @@ pub struct OutgoingLeg {
     pub is_proxied: bool,
     /// Credentials at the trunk.
     pub credentials: Option<Credentials>,
+    /// The caller's media, which plays early media.
+    pub hears_early: Option<mpsc::Sender<Control>>,
 }
 
 /// Why there is no leg, and the counter for it.
@@ -135,7 +138,9 @@ impl OutgoingLeg {
         let (inbox, mut received) = mpsc::channel(INBOX);
         let key = dialog::key(invite.headers.call_id(), &tag);
         let registration = self.shared.dialogs.list(key, inbox, self.flow.remote.ip());
-        let (asked, response) = self.answered(invite, &mut received, alive).await?;
+        let mut early = UnansweredMedia::new(sockets, self.hears_early.clone());
+        let asked = self.answered(invite, &mut received, alive, &session, &mut early);
+        let (asked, response) = asked.await?;
         let dialog = Dialog::of_response(&asked.invite, &response.headers, contact)
             .ok_or("the other side's answer names no way to it")?;
         self.acknowledge(&dialog, asked).await;
@@ -151,24 +156,22 @@ impl OutgoingLeg {
             SessionTimer::Off => None,
         };
         let (orders, ordered) = mpsc::channel(ORDERS);
-        let (speech, spoken) = mpsc::channel(SPEECH);
-        let (events, receiver) = mpsc::channel(EVENTS);
         let mut call = Call {
             shared: self.shared,
             caller: self.caller,
             flow: self.flow,
             dialog,
             session,
-            sockets: Some(sockets),
+            sockets: early.sockets,
             terms: None,
             taking: AnswerSdp::Agreed,
-            media: None,
+            media: early.media,
             timer,
             peer: Peer::of(&response.headers),
             inbox: received,
             orders: ordered,
-            speech: Some(spoken),
-            events,
+            speech: early.spoken,
+            events: early.events,
             transfer: None,
             begun: Instant::now(),
             registration,
@@ -184,8 +187,8 @@ impl OutgoingLeg {
         tokio::spawn(call.run_established(None));
         Ok(Leg {
             orders,
-            speech,
-            events: receiver,
+            speech: early.speech,
+            events: early.received,
         })
     }
 
@@ -195,12 +198,15 @@ impl OutgoingLeg {
         invite: SipRequest,
         inbox: &mut mpsc::Receiver<DialogMessage>,
         mut alive: oneshot::Receiver<()>,
+        session: &SdpSession,
+        early: &mut UnansweredMedia,
     ) -> Result<(PendingInvite, SipResponse), NoLeg> {
         let mut asked = self.ask(&invite);
         let mut invitation = Invitation::new(invite);
         let until = Instant::now() + RINGS;
         loop {
-            let response = match self.next(&mut asked, inbox, &mut alive, until).await {
+            let next = self.next(&mut asked, inbox, &mut alive, early, until);
+            let response = match next.await {
                 PersonStep::Response(response) => response,
                 PersonStep::Silence => {
                     let again = self.elsewhere(&mut invitation).await;
@@ -213,7 +219,14 @@ impl OutgoingLeg {
                 }
             };
             match response.status {
-                ..200 => asked.has_rung = true,
+                ..200 => {
+                    asked.has_rung = true;
+                    if let Ok(terms) = session.accept(&response.body) {
+                        early
+                            .begin(&self.shared, terms, self.flow.remote.ip())
+                            .await;
+                    }
+                }
                 200..300 => return Ok((asked, response)),
                 300.. => {
                     let again = self.again(&mut invitation, &response).await?;
@@ -228,6 +241,7 @@ impl OutgoingLeg {
         asked: &mut PendingInvite,
         inbox: &mut mpsc::Receiver<DialogMessage>,
         alive: &mut oneshot::Receiver<()>,
+        early: &mut UnansweredMedia,
         until: Instant,
     ) -> PersonStep {
         loop {
@@ -239,6 +253,7 @@ impl OutgoingLeg {
                     true => NoLeg::refused("the other side hung up"),
                     false => continue,
                 },
+                () = early.pass() => continue,
                 _ = &mut *alive => NoLeg::cancelled("the caller is gone"),
                 () = tokio::time::sleep_until(until) => {
                     NoLeg::cancelled("nobody answered in time")

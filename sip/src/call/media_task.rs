@@ -46,6 +46,8 @@ pub enum Control {
     Flush,
     /// The caller hears a ring tone, or no longer. It ends when legs are joined.
     Ring(bool),
+    /// Early media of the leg that is called, at [`crate::leg::SPEECH_RATE`].
+    Early(Vec<i16>),
     /// The answer was acknowledged: sending begins.
     Begin,
     /// A DTMF key from the signalling.
@@ -256,6 +258,7 @@ impl MediaTask {
             Control::Begin => {}
             Control::Key(key) => return self.pressed(key, key_dedup::KeySource::Signalling),
             Control::Ring(rings) => self.stream.ring(rings),
+            Control::Early(samples) => self.stream.say_live(&samples),
             Control::Join(speech, events) => {
                 self.stream.ring(false);
                 (self.speech, self.events) = (speech, events);

@@ -1,6 +1,7 @@
 //! One call, from the INVITE to the last BYE: a task that gets the messages of its dialog from the edge.
 
 mod dial;
+mod early_media;
 mod end;
 mod established;
 mod info;

@@ -183,6 +183,7 @@ impl Call {
             targets,
             credentials: credentials.cloned(),
             flow,
+            hears_early: self.media.as_ref().map(|media| media.control.clone()),
         };
         let (alive, dead) = oneshot::channel();
         let (done, outcome) = oneshot::channel();

@@ -73,6 +73,8 @@ pub struct Playout {
     /// Samples played since the queue was last empty or flushed.
     played: u64,
     paused: bool,
+    /// Everything that waits is live.
+    is_live: bool,
     /// Frames of silence before live audio begins.
     prebuffer: u8,
     /// The faded end of flushed speech.
@@ -92,6 +94,7 @@ impl Playout {
             marks: VecDeque::new(),
             played: 0,
             paused: false,
+            is_live: false,
             prebuffer: 0,
             tail: Vec::new(),
             quiet: true,
@@ -137,6 +140,11 @@ impl Playout {
 
     /// Queues samples of 24 kHz.
     pub fn say(&mut self, samples: &[i16]) {
+        self.is_live = false;
+        self.queue(samples);
+    }
+
+    fn queue(&mut self, samples: &[i16]) {
         if self.waiting.is_empty() {
             self.played = 0;
         }
@@ -150,12 +158,17 @@ impl Playout {
         }
     }
 
-    /// Queues live samples of 24 kHz. If too much waits, the oldest is dropped: a gap is better than a growing delay.
+    /// Queues live samples of 24 kHz, unless speech is played. If too much waits, the oldest is dropped: a gap is better than a
+    /// growing delay.
     pub fn say_live(&mut self, samples: &[i16]) {
-        if self.quiet && self.waiting.is_empty() {
-            self.prebuffer = LIVE_PREBUFFER;
+        if self.waiting.is_empty() {
+            self.is_live = true;
+            self.prebuffer = if self.quiet { LIVE_PREBUFFER } else { 0 };
         }
-        self.say(samples);
+        if !self.is_live {
+            return;
+        }
+        self.queue(samples);
         if self.waiting.len() > LIVE_MAX_MS * self.rate.per_ms() {
             self.drop_late();
         }

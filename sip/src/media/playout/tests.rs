@@ -207,6 +207,20 @@ fn live_audio_waits_for_120_ms_at_most_and_the_newest_is_kept() {
 }
 
 #[test]
+fn live_audio_does_not_cut_a_sentence_short() {
+    let mut playout = Playout::new(PlayoutRate::Narrow);
+    playout.say(&level(1_000));
+    let mut heard = Vec::new();
+    for _ in 0..60 {
+        playout.say_live(&vec![-10_000; 480]);
+        heard.push(frame(&mut playout).0);
+    }
+    assert!(heard[1..50].iter().all(|frame| loud(frame)));
+    let is_live = |frame: &Vec<i16>| frame.iter().all(|it| (-10_100..-9_900).contains(it));
+    assert!(heard[54..].iter().all(is_live));
+}
+
+#[test]
 fn live_audio_that_comes_unevenly_has_no_gaps() {
     let mut playout = Playout::new(PlayoutRate::Narrow);
     let mut heard = Vec::new();

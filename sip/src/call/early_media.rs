@@ -1,0 +1,75 @@
+//! Early media of a second leg: audio that the person's side sends before it answers, such as ringing or an announcement.
+
+use std::{net::IpAddr, sync::Arc};
+
+use tokio::sync::mpsc;
+
+use super::{
+    Control, EVENTS, MediaSockets, SPEECH,
+    media_task::{self, MediaHandle},
+};
+use crate::{
+    leg::{LegEvent, Speech},
+    media::{fir::Resampler, sdp::MediaTerms},
+    shared::Shared,
+};
+
+/// The media of a leg that is not answered yet.
+#[derive(Debug)]
+pub struct UnansweredMedia {
+    /// `None` once the media is started.
+    pub sockets: Option<MediaSockets>,
+    pub spoken: Option<mpsc::Receiver<Speech>>,
+    pub media: Option<MediaHandle>,
+    pub speech: mpsc::Sender<Speech>,
+    pub events: mpsc::Sender<LegEvent>,
+    pub received: mpsc::Receiver<LegEvent>,
+    /// The media of the caller, who hears it.
+    caller: Option<mpsc::Sender<Control>>,
+    resampler: Resampler,
+}
+
+impl UnansweredMedia {
+    pub fn new(sockets: MediaSockets, caller: Option<mpsc::Sender<Control>>) -> Self {
+        let (speech, spoken) = mpsc::channel(SPEECH);
+        let (events, received) = mpsc::channel(EVENTS);
+        Self {
+            sockets: Some(sockets),
+            spoken: Some(spoken),
+            media: None,
+            speech,
+            events,
+            received,
+            caller,
+            resampler: Resampler::from_16_to_24(),
+        }
+    }
+
+    /// Starts the media, unless an earlier response did. A failure is left to the answer.
+    pub async fn begin(&mut self, shared: &Arc<Shared>, terms: MediaTerms, signalling: IpAddr) {
+        let (Some(sockets), Some(spoken)) = (self.sockets.take(), self.spoken.take()) else {
+            return;
+        };
+        let events = self.events.clone();
+        match media_task::start(shared, sockets, terms, signalling, spoken, events) {
+            Ok(media) => {
+                let _ = media.control.send(Control::Begin).await;
+                self.media = Some(media);
+            }
+            Err(error) => tracing::debug!(%error, "early media cannot be started"),
+        }
+    }
+
+    /// Waits for the next 20 ms, and passes it to the caller.
+    pub async fn pass(&mut self) {
+        let (Some(LegEvent::Audio(samples)), Some(caller)) =
+            (self.received.recv().await, &self.caller)
+        else {
+            return;
+        };
+        let mut said = Vec::new();
+        self.resampler.run(&samples, &mut said);
+        // A gap is better than a queue.
+        let _ = caller.try_send(Control::Early(said));
+    }
+}
