@@ -17,6 +17,9 @@ const SENTENCE: Duration = Duration::from_secs(8);
 /// The mark behind the sentence.
 const TOLD: u64 = u64::MAX;
 
+/// Part of a speech channel that is reserved for keys, which must not be lost.
+const KEPT_FOR_KEYS: usize = 4;
+
 /// The task's ends of the first leg's media channels.
 #[derive(Debug)]
 pub struct LegEnds {
@@ -110,7 +113,9 @@ fn pass(event: Option<LegEvent>, resampler: &mut Resampler, to: &mpsc::Sender<Sp
             let mut said = Vec::new();
             resampler.run(&samples, &mut said);
             // A gap is better than a queue.
-            let _ = to.try_send(Speech::Live(said));
+            if to.capacity() > KEPT_FOR_KEYS {
+                let _ = to.try_send(Speech::Live(said));
+            }
             true
         }
         Some(LegEvent::Key(key)) => {
@@ -119,5 +124,27 @@ fn pass(event: Option<LegEvent>, resampler: &mut Resampler, to: &mpsc::Sender<Sp
         }
         Some(event) => !is_end(&event),
         None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The media of a busy machine reads late.
+    #[test]
+    fn audio_that_waits_to_be_read_leaves_room_for_keys() {
+        let (speech, mut spoken) = mpsc::channel(SPEECH);
+        let mut resampler = Resampler::from_16_to_24();
+        let mut heard = |event| assert!(pass(Some(event), &mut resampler, &speech));
+        for _ in 0..100 {
+            heard(LegEvent::Audio(vec![0; 320]));
+        }
+        heard(LegEvent::Key('5'));
+        let mut keys = 0;
+        while let Ok(said) = spoken.try_recv() {
+            keys += usize::from(said == Speech::Key('5'));
+        }
+        assert_eq!(keys, 1);
     }
 }
