@@ -105,7 +105,9 @@ const POSTGRES_OPTIONS: [(&str, &str); 7] = [
 ];
 /// Calls read and write by key, whatever PostgreSQL assumes about table sizes: it keeps plans made while the tables
 /// were empty. Each statement is planned once for a connection; planning a large one takes longer than its execution.
-const POSTGRES_BY_KEY: [(&str, &str); 4] = [
+/// Nothing is compiled (`jit`): estimates for tables with partitions are high, and compiling takes longer than reading by key.
+const POSTGRES_BY_KEY: [(&str, &str); 5] = [
+    ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),

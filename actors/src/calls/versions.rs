@@ -34,9 +34,9 @@ pub const KEPT_MAX: i64 = 10;
 pub const OPENING_MS: i64 = 5 * 60 * 1_000;
 /// The maximum length of a call whose version and agent are gone: the longest that an agent can have, in minutes.
 pub(super) const LONGEST_MINUTES: i64 = 240;
-/// Restricts to settings with which no call began.
-const AND_NO_CALL: &str = " AND NOT EXISTS (SELECT 1 FROM agent_versions v JOIN calls c \
-    ON c.agent_id = v.agent_id AND c.agent_version = v.version WHERE v.agent_id = s.agent_id AND v.hash = s.hash)";
+/// Restricts to settings with which no call began. PostgreSQL could read all calls for a join.
+const AND_NO_CALL: &str = " AND NOT EXISTS (SELECT 1 FROM agent_versions v WHERE v.agent_id = s.agent_id AND v.hash = s.hash \
+    AND (SELECT 1 FROM calls c WHERE c.agent_id = v.agent_id AND c.agent_version = v.version LIMIT 1) IS NOT NULL)";
 
 /// An agent's current version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

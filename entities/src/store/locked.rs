@@ -57,8 +57,11 @@ impl Store {
             free.push(format!(
                 "free_{table} AS (SELECT {key} FROM {table} WHERE {wanted} FOR UPDATE SKIP LOCKED)"
             ));
+            // By key, one row after the other: PostgreSQL has no statistics of a table with partitions.
             locked.push(format!(
-                "SELECT {owner} AS owner FROM {table} WHERE {wanted} AND {key} NOT IN (SELECT {key} FROM free_{table})"
+                "SELECT found.owner FROM (SELECT json_array_elements_text(${number}::json) AS key) AS wanted \
+                 CROSS JOIN LATERAL (SELECT {owner} AS owner FROM {table} WHERE {key} = wanted.key LIMIT 1) AS found \
+                 WHERE wanted.key NOT IN (SELECT {key} FROM free_{table})"
             ));
         }
         let sql = format!("WITH {} {}", free.join(", "), locked.join(" UNION "));
