@@ -7,7 +7,7 @@ mod records;
 use std::{io, net::SocketAddr};
 
 pub use self::nameservers::Nameservers;
-use self::{order::service_names, records::RecordKind};
+use self::order::service_names;
 use crate::{
     message::{Host, Uri},
     settings::SipTransport,
@@ -85,18 +85,18 @@ async fn served(
 ) -> Vec<SipTarget> {
     let pointers = match named {
         Some(_) => Vec::new(),
-        None => match nameservers.ask(name, RecordKind::Naptr).await {
-            Ok(records) => records.pointers,
+        None => match nameservers.pointers(name).await {
+            Ok(pointers) => pointers,
             // Another question would not be answered either.
             Err(_) => return Vec::new(),
         },
     };
     let mut found = Vec::new();
     for (transport, service) in service_names(name, named, pointers) {
-        let Ok(records) = nameservers.ask(&service, RecordKind::Srv).await else {
+        let Ok(services) = nameservers.services(&service).await else {
             break;
         };
-        for record in order::by_weight(records.services, rand::random) {
+        for record in order::by_weight(services, rand::random) {
             let Ok(host) = record.target.parse() else {
                 continue;
             };

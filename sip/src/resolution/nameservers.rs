@@ -1,25 +1,32 @@
-//! Asks the nameservers of this machine for services.
+//! Asks the nameservers of this machine for services. `hickory-resolver` sends the questions and reads the answers.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+use std::{io, net::SocketAddr, sync::Arc};
+
+use hickory_resolver::{
+    NameServerPool, PoolContext, TlsConfig,
+    config::{ConnectionConfig, NameServerConfig, ResolverOpts},
+    net::{
+        DnsError, NetError,
+        runtime::TokioRuntimeProvider,
+        xfer::{DnsHandle, FirstAnswer},
+    },
+    proto::{
+        op::{DnsRequestOptions, Query},
+        rr::{Name, RData, RecordType},
+    },
+    system_conf::read_system_conf,
 };
+use tokio::time::{Duration, timeout};
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpStream, UdpSocket},
-    time::{Duration, timeout},
-};
-
-use super::records::{DnsFault, DnsRecords, RecordKind, answer, question};
+use super::records::{PointerRecord, ServiceRecord};
 
 /// Time limit of one nameserver, after which the next is asked.
 const ANSWERED: Duration = Duration::from_secs(2);
 /// As many as the system itself asks.
 const SERVERS_MAX: usize = 3;
-/// The longest answer over UDP without extensions is shorter.
-const DATAGRAM_BYTES: usize = 1_232;
-const SETTINGS: &str = "/etc/resolv.conf";
+/// Records of an answer that are read.
+const RECORDS_MAX: usize = 64;
+const PORT: u16 = 53;
 
 #[derive(Debug)]
 pub struct Nameservers(Vec<SocketAddr>);
@@ -28,21 +35,36 @@ impl Nameservers {
     /// These, or those of the system if there are none.
     pub fn new(configured: &[SocketAddr]) -> Self {
         let servers = match configured {
-            [] => listed(&std::fs::read_to_string(SETTINGS).unwrap_or_default()),
+            [] => of_system(),
             configured => configured.to_vec(),
         };
         Self(servers.into_iter().take(SERVERS_MAX).collect())
     }
 
-    /// The records of a name.
+    /// The SRV records of a name.
     ///
     /// Errors: no nameserver answers.
-    pub async fn ask(&self, name: &str, kind: RecordKind) -> io::Result<DnsRecords> {
-        let Some(question) = question(rand::random(), name, kind) else {
-            return Ok(DnsRecords::default());
+    pub async fn services(&self, name: &str) -> io::Result<Vec<ServiceRecord>> {
+        let found = self.ask(name, RecordType::SRV).await?;
+        Ok(found.iter().filter_map(ServiceRecord::read).collect())
+    }
+
+    /// The NAPTR records of a name.
+    ///
+    /// Errors: no nameserver answers.
+    pub async fn pointers(&self, name: &str) -> io::Result<Vec<PointerRecord>> {
+        let found = self.ask(name, RecordType::NAPTR).await?;
+        Ok(found.iter().filter_map(PointerRecord::read).collect())
+    }
+
+    async fn ask(&self, name: &str, kind: RecordType) -> io::Result<Vec<RData>> {
+        let Ok(mut name) = Name::from_ascii(name) else {
+            return Ok(Vec::new());
         };
+        name.set_fqdn(true);
+        let query = Query::query(name, kind);
         for server in &self.0 {
-            if let Ok(Ok(records)) = timeout(ANSWERED, asked(*server, &question)).await {
+            if let Ok(Ok(records)) = timeout(ANSWERED, ask_one(*server, query.clone())).await {
                 return Ok(records);
             }
         }
@@ -51,63 +73,183 @@ impl Nameservers {
 }
 
 /// The nameservers in the settings of the system.
-fn listed(settings: &str) -> Vec<SocketAddr> {
-    let words = settings.lines().map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        (words.next(), words.next())
-    });
-    let servers = words.filter_map(|words| match words {
-        (Some("nameserver"), Some(address)) => address.parse::<IpAddr>().ok(),
-        _ => None,
-    });
-    servers.map(|ip| SocketAddr::new(ip, 53)).collect()
-}
-
-async fn asked(server: SocketAddr, question: &[u8]) -> io::Result<DnsRecords> {
-    let any: IpAddr = match server {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    // Each question has a port of its own, which a forger would have to guess.
-    let socket = UdpSocket::bind((any, 0)).await?;
-    socket.connect(server).await?;
-    socket.send(question).await?;
-    let mut buffer = [0; DATAGRAM_BYTES];
-    loop {
-        let length = socket.recv(&mut buffer).await?;
-        match answer(&buffer[..length], question) {
-            Ok(records) => return Ok(records),
-            // It may be forged; the right one may follow.
-            Err(DnsFault::Unreadable) => {}
-            Err(DnsFault::Truncated) => return whole(server, question).await,
-            Err(DnsFault::Failed) => return Err(io::Error::other("the nameserver failed")),
+fn of_system() -> Vec<SocketAddr> {
+    match read_system_conf() {
+        Ok((settings, _)) => {
+            let servers = settings.name_servers.iter();
+            servers
+                .map(|server| SocketAddr::new(server.ip, PORT))
+                .collect()
+        }
+        Err(error) => {
+            tracing::warn!(%error, "could not read the system's nameservers; set telephony.sip.nameservers");
+            Vec::new()
         }
     }
 }
 
-/// Asks over TCP, for an answer that is too long for a datagram.
-async fn whole(server: SocketAddr, question: &[u8]) -> io::Result<DnsRecords> {
-    let mut stream = TcpStream::connect(server).await?;
-    let length = u16::try_from(question.len()).map_err(io::Error::other)?;
-    stream.write_all(&length.to_be_bytes()).await?;
-    stream.write_all(question).await?;
-    let length = stream.read_u16().await?;
-    let mut message = vec![0; usize::from(length)];
-    stream.read_exact(&mut message).await?;
-    answer(&message, question).map_err(|_| io::Error::other("the nameserver failed"))
+/// Asks over UDP, and over TCP if the answer is too long for a datagram. A name without such records has none.
+async fn ask_one(server: SocketAddr, query: Query) -> Result<Vec<RData>, NetError> {
+    let [udp, tcp] = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
+    match answers(server, vec![udp, tcp.clone()], query.clone()).await {
+        // The library cannot read an answer that is cut inside a record, although it is marked as truncated.
+        Err(NetError::Proto(_)) => answers(server, vec![tcp], query).await,
+        answered => answered,
+    }
+}
+
+/// Each nameserver has a pool of its own: a pool of several spends its whole time limit on the first that is silent. The pool is
+/// used rather than the resolver, which does not find SRV records behind a CNAME and caches what is missing.
+async fn answers(
+    server: SocketAddr,
+    mut connections: Vec<ConnectionConfig>,
+    query: Query,
+) -> Result<Vec<RData>, NetError> {
+    for connection in &mut connections {
+        connection.port = server.port();
+    }
+    let server = NameServerConfig::new(server.ip(), true, connections);
+    let mut limits = ResolverOpts::default();
+    limits.timeout = ANSWERED;
+    let context = Arc::new(PoolContext::new(limits, TlsConfig::new()?));
+    let pool = NameServerPool::from_config([server], context, TokioRuntimeProvider::new());
+    let mut options = DnsRequestOptions::default();
+    options.use_edns = false;
+    match pool.lookup(query, options).first_answer().await {
+        Ok(response) => {
+            let answers = response.into_message().answers.into_iter();
+            Ok(answers
+                .map(|record| record.data)
+                .take(RECORDS_MAX)
+                .collect())
+        }
+        Err(NetError::Dns(DnsError::NoRecordsFound(_))) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::listed;
+    use futures_util::future::join_all;
+    use hickory_resolver::proto::{
+        op::{Message, MessageType, ResponseCode},
+        rr::{
+            Record,
+            rdata::{CNAME, NAPTR, SRV},
+        },
+    };
+    use tokio::{net::UdpSocket, time::Instant};
 
-    #[test]
-    fn the_nameservers_of_the_system_are_found() {
-        let settings = "# nameserver 192.0.2.9\nsearch example.com\nnameserver 192.0.2.1\n\
-                        nameserver\t2001:db8::1\noptions edns0\nnameserver nonsense\nnameserver\n";
-        let found = listed(settings);
-        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(found, ["192.0.2.1:53", "[2001:db8::1]:53"]);
-        assert!(listed("").is_empty());
+    use super::*;
+
+    const ALIAS: &str = "_sip._udp.trunk.example";
+
+    fn name(text: &str) -> Name {
+        Name::from_ascii(text).unwrap()
+    }
+
+    /// The answer to a question: an SRV record behind an alias, or a NAPTR record.
+    fn answer(question: &[u8]) -> Message {
+        let mut message = Message::from_vec(question).unwrap();
+        message.metadata.message_type = MessageType::Response;
+        let asked = message.queries[0].clone();
+        let mut add = |owner: Name, data| {
+            message.add_answer(Record::from_rdata(owner, 60, data));
+        };
+        if asked.query_type() == RecordType::SRV {
+            let provider = name("_sip._udp.provider.example.");
+            add(asked.name().clone(), RData::CNAME(CNAME(provider.clone())));
+            let target = name("sbc1.provider.example.");
+            add(provider, RData::SRV(SRV::new(10, 5, 5060, target)));
+        } else {
+            let [flags, service, regexp] = ["s", "SIP+D2U", ""].map(|text| text.as_bytes().into());
+            let replacement = name("_sip._udp.trunk.example.");
+            let pointer = NAPTR::new(1, 2, flags, service, regexp, replacement);
+            add(asked.name().clone(), RData::NAPTR(pointer));
+        }
+        message
+    }
+
+    /// A nameserver whose answers are changed by this function. Returns its address.
+    async fn nameserver(
+        mut change: impl FnMut(Message) -> Option<Vec<u8>> + Send + 'static,
+    ) -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut buffer = [0; 512];
+            loop {
+                let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+                if let Some(bytes) = change(answer(&buffer[..length])) {
+                    socket.send_to(&bytes, from).await.unwrap();
+                }
+            }
+        });
+        address
+    }
+
+    fn whole(message: Message) -> Option<Vec<u8>> {
+        Some(message.to_vec().unwrap())
+    }
+
+    fn coded(code: ResponseCode) -> impl FnMut(Message) -> Option<Vec<u8>> {
+        move |mut message| {
+            message.metadata.response_code = code;
+            message.answers.clear();
+            whole(message)
+        }
+    }
+
+    #[tokio::test]
+    async fn records_are_read_also_behind_an_alias() {
+        let servers = Nameservers::new(&[nameserver(whole).await]);
+        let service = ServiceRecord {
+            priority: 10,
+            weight: 5,
+            port: 5060,
+            target: "sbc1.provider.example".to_owned(),
+        };
+        assert_eq!(servers.services(ALIAS).await.unwrap(), [service]);
+        let pointer = PointerRecord {
+            order: 1,
+            preference: 2,
+            flags: "s".to_owned(),
+            service: "SIP+D2U".to_owned(),
+            replacement: ALIAS.to_owned(),
+        };
+        assert_eq!(servers.pointers("trunk.example").await.unwrap(), [pointer]);
+        for name in ["a..b", &"a".repeat(64), &"a.".repeat(128)] {
+            assert_eq!(servers.services(name).await.unwrap(), [], "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_next_nameserver_is_asked_after_a_failure_or_silence() {
+        let good = nameserver(whole).await;
+        let none = nameserver(coded(ResponseCode::NXDomain)).await;
+        let failing = nameserver(coded(ResponseCode::ServFail)).await;
+        let silent = nameserver(|_| None).await;
+        let ask = async |servers: &[SocketAddr]| Nameservers::new(servers).services(ALIAS).await;
+        assert_eq!(ask(&[none, good]).await.unwrap(), []);
+        assert_eq!(ask(&[failing, good]).await.unwrap().len(), 1);
+        assert!(ask(&[failing]).await.is_err());
+        let started = Instant::now();
+        assert_eq!(ask(&[silent, good]).await.unwrap().len(), 1);
+        assert!(started.elapsed() < ANSWERED + ANSWERED / 2);
+    }
+
+    #[tokio::test]
+    async fn any_bytes_are_read_or_refused() {
+        // Behind the id and the question, which a forger would have to guess.
+        let behind = 12 + ALIAS.len() + 2 + 4;
+        let mut places = (2..12).chain(behind..behind + 100).cycle();
+        let damaged = nameserver(move |message| {
+            let mut bytes = message.to_vec().unwrap();
+            let at = places.next().unwrap() % bytes.len();
+            bytes[at] = !bytes[at];
+            Some(bytes)
+        });
+        let servers = Nameservers::new(&[damaged.await]);
+        join_all((0..220).map(|_| servers.services(ALIAS))).await;
     }
 }
