@@ -2,6 +2,7 @@
 //! strangers guess passwords there. Pure.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeSet, HashMap},
     hash::Hash,
     net::{IpAddr, SocketAddr},
@@ -125,8 +126,10 @@ impl<K: Clone + Eq + Hash + Ord> PeerTable<K> {
         });
     }
 
+    /// Drops the oldest entry of the owner with the most, and of several such owners the oldest of all.
     fn drop_one(&mut self) {
-        let most = self.owners.values().max_by_key(|keys| keys.len());
+        let most = self.owners.values();
+        let most = most.max_by_key(|keys| (keys.len(), Reverse(keys.first())));
         let oldest = most.and_then(|keys| keys.first());
         if let Some((_, key)) = oldest.cloned() {
             self.remove(&key);
