@@ -314,14 +314,15 @@ impl OutgoingLeg {
         Some(invitation.next())
     }
 
-    /// Follows a redirection. Only a trunk is followed, to public addresses and its own, and other addresses get no credentials.
+    /// Follows a redirection to another address of the same number. Only a trunk is followed, to public addresses and its own, and
+    /// other addresses get no credentials.
     async fn redirected(
         &mut self,
         invitation: &mut Invitation,
         refusal: &SipResponse,
     ) -> Option<SipRequest> {
         let trunk = self.caller.named_by_trunk()?;
-        let to = invitation.redirection(refusal)?;
+        let to = invitation.redirection(refusal, trunk.prefix.as_deref())?;
         if !self.is_proxied {
             let flow = self.shared.flow_named(trunk, &to, &self.flow).await.ok()?;
             if flow.remote.ip() != self.flow.remote.ip() {

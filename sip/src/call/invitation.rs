@@ -3,6 +3,7 @@
 use super::requests::proven;
 use crate::{
     message::{NameAddr, SipRequest, SipResponse, Uri},
+    numbers::{Number, e164},
     settings::Credentials,
 };
 
@@ -51,11 +52,15 @@ impl Invitation {
         Some(self.next())
     }
 
-    /// The address of a redirection.
-    pub fn redirection(&self, response: &SipResponse) -> Option<Uri> {
+    /// The address of a redirection. It must name the dialled number: another one has not passed the rules for transfers.
+    pub fn redirection(&self, response: &SipResponse, prefix: Option<&str>) -> Option<Uri> {
         let contact: NameAddr = response.headers.first("Contact")?.parse().ok()?;
+        let dialled = &self.invite.uri.user;
         let leads = matches!(contact.uri.scheme.as_str(), "sip" | "sips");
-        (leads && !self.is_redirected).then_some(Uri {
+        let number = e164(&contact.uri.user, prefix);
+        let is_same = matches!(number, Number::E164(_)) && number == e164(dialled, prefix);
+        (leads && is_same && !self.is_redirected).then(|| Uri {
+            user: dialled.clone(),
             headers: None,
             ..contact.uri
         })

@@ -111,27 +111,48 @@ async fn a_longer_session_timer_is_agreed_to_once() {
     phone.hang_up().await;
 }
 
+/// A redirection of `phone` to this user at `to`.
+fn moved(phone: &ScriptedPhone, invite: &str, user: &str, to: &ScriptedPhone) -> String {
+    let contact = format!("Contact: <sip:budi@{}>", phone.local);
+    let moved = phone.response(invite, "302 Moved", "person", "");
+    moved.replace(&contact, &format!("Contact: <sip:{user}@{}>", to.local))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trunk_redirects_once() {
     let (bench, mut phone, invite) = dialling().await;
     let mut other = ScriptedPhone::udp_from("127.0.0.4", bench.udp()).await;
-    let moved = |phone: &ScriptedPhone, invite: &str, to: &ScriptedPhone| {
-        let contact = format!("Contact: <sip:budi@{}>", phone.local);
-        let moved = phone.response(invite, "302 Moved", "person", "");
-        moved.replace(&contact, &format!("Contact: <sip:+62899@{}>", to.local))
-    };
-    let first = moved(&phone, &invite, &other);
+    // The same number in another form, with parameters.
+    let first = moved(&phone, &invite, "0811111;rn=99", &other);
     phone.send(&first).await;
     phone.expect("ACK ").await;
     let redirected = other.expect("INVITE ").await;
-    let target = format!("INVITE sip:+62899@{} ", other.local);
+    let target = format!("INVITE sip:+62811111@{} ", other.local);
     assert!(redirected.starts_with(&target), "{redirected}");
     assert_eq!(number(&redirected), 2);
     assert_eq!(header(&redirected, "Call-ID"), header(&invite, "Call-ID"));
-    let second = moved(&other, &redirected, &phone);
+    let second = moved(&other, &redirected, "+62811111", &phone);
     other.send(&second).await;
     fails(&bench, "the other side did not take the call (status 302)").await;
     phone.hang_up().await;
+}
+
+/// A trunk could otherwise have us call a number that the tenant does not allow, at the tenant's cost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirection_to_another_number_is_a_refusal() {
+    for user in ["+88213555", "+62811112", "person"] {
+        let (bench, mut phone, invite) = dialling().await;
+        let mut other = ScriptedPhone::udp_from("127.0.0.4", bench.udp()).await;
+        let elsewhere = moved(&phone, &invite, user, &other);
+        phone.send(&elsewhere).await;
+        fails(&bench, "the other side did not take the call (status 302)").await;
+        assert_eq!(
+            other.hears(Duration::from_millis(100)).await,
+            None,
+            "{user}"
+        );
+        phone.hang_up().await;
+    }
 }
 
 /// Peers of RFC 2543 name no Contact. Such a call must not be left standing at their side.
