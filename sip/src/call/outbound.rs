@@ -21,11 +21,24 @@ pub fn configured(trunk: &Trunk, to: &str) -> Option<(Uri, Option<Uri>)> {
     Some((towards(at(&register.registrar)?), proxy))
 }
 
-/// The credentials for our requests at the trunk.
+/// The credentials for calls to persons.
 pub fn credentials(trunk: &Trunk) -> Option<&Credentials> {
+    let outbound = trunk.outbound.credentials.as_ref();
+    outbound.or_else(|| registered(trunk))
+}
+
+/// The credentials for requests within a call. With `outbound.uri`, callers may come from another carrier, which does not know the
+/// credentials for calls to persons. `is_outbound`: the call was dialled to where the request goes.
+pub fn credentials_within(trunk: &Trunk, is_outbound: bool) -> Option<&Credentials> {
+    match trunk.outbound.uri {
+        Some(_) if !is_outbound => registered(trunk),
+        _ => credentials(trunk),
+    }
+}
+
+fn registered(trunk: &Trunk) -> Option<&Credentials> {
     let register = trunk.register.as_ref();
-    let registered = register.map(|register| &register.credentials);
-    trunk.outbound.credentials.as_ref().or(registered)
+    register.map(|register| &register.credentials)
 }
 
 /// The number that the person sees, with the host of the account, or else our own address.

@@ -4,7 +4,7 @@ use std::{io, net::IpAddr};
 
 use tokio::sync::mpsc;
 
-use super::{Call, outbound::credentials};
+use super::{Call, outbound::credentials_within};
 use crate::{
     digest::{Authorization, strongest},
     message::{SipRequest, SipResponse},
@@ -61,7 +61,8 @@ impl Call {
         if asked.is_proven || !self.is_of_the_trunk(asked.peer) {
             return None;
         }
-        let credentials = credentials(&self.caller.trunk)?;
+        let is_outbound = self.caller.outbound == Some(asked.peer);
+        let credentials = credentials_within(&self.caller.trunk, is_outbound)?;
         let number = self.dialog.local_seq + 1;
         let request = proven(&asked.request, response, credentials, number)?;
         self.dialog.local_seq = number;

@@ -102,6 +102,25 @@ async fn a_trunk_that_wants_our_bye_proven_gets_it_so_once() {
     }
 }
 
+/// Calls come from one carrier and go out over another one, with different passwords.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_credentials_for_calls_to_persons_are_not_given_to_the_carrier_of_the_caller() {
+    let mut trunk = silent_registrar().await;
+    trunk.outbound.uri = Some("sip:127.0.0.3:5099".to_owned());
+    trunk.outbound.credentials = Some(Credentials {
+        username: "outbound".to_owned(),
+        password: "lain".to_owned(),
+    });
+    let bench = TestEdge::with(CallBehaviour::HangUp, 10, |sip| sip.trunks = vec![trunk]).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let bye = phone.expect("BYE ").await;
+    challenge(&mut phone, &bye, "407 Proxy Authentication Required").await;
+    let again = phone.expect("BYE ").await;
+    proven(&again, "Proxy-Authorization", number(&bye) + 1);
+    phone.answer(&again, "200 OK").await;
+}
+
 /// An authenticated phone could otherwise use our answers to guess the password of the trunk's registration.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_but_the_trunk_is_given_a_proof() {
