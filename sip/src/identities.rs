@@ -122,7 +122,7 @@ mod tests {
             ("02150001000", &[other], found(did)),
             ("ayu", &[to], found(did)),
             ("112", &[to], found(did)),
-            ("112", &[account], Number::Incomplete),
+            ("112", &[account], Number::None),
             ("500", &[to], found("+622150001500")),
             ("%2B622150001000", &[], found(did)),
         ];

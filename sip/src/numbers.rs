@@ -15,7 +15,7 @@ pub enum Number {
     None,
 }
 
-/// Converts a user part to E.164. `prefix` is put before national numbers: `+62` turns `0812…` and `812…` into `+62812…`.
+/// Converts a user part to E.164. Fewer than 7 digits without `+` are no number. `prefix` is put before national numbers: `+62` turns `0812…` and `812…` into `+62812…`.
 pub fn e164(user: &str, prefix: Option<&str>) -> Number {
     let user = user.split(';').next().unwrap_or_default();
     let (international, rest) = match user.strip_prefix('+') {
@@ -29,8 +29,9 @@ pub fn e164(user: &str, prefix: Option<&str>) -> Number {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Number::None;
     }
-    if digits.len() < 5 {
-        return Number::Incomplete;
+    // Without a country these are an extension or a customer number; with a prefix they would be another number.
+    if !international && digits.len() < DIGITS_MIN {
+        return Number::None;
     }
     let code = prefix.and_then(|prefix| prefix.strip_prefix('+'));
     let whole = if international {
@@ -131,7 +132,9 @@ mod tests {
             );
         }
         for (user, number) in [
-            ("12", Number::Incomplete),
+            ("12", Number::None),
+            ("123456", Number::None),
+            ("021-500", Number::None),
             ("+6221", Number::Incomplete),
             ("08123456789", Number::None),
             ("ayu", Number::None),
@@ -142,6 +145,9 @@ mod tests {
             ("１２３４５６７", Number::None),
         ] {
             assert_eq!(e164(user, None), number, "{user}");
+            if !user.starts_with("0812") {
+                assert_eq!(e164(user, Some("+62")), number, "{user} with a prefix");
+            }
         }
     }
 

@@ -419,6 +419,6 @@ fn called(request: &SipRequest, trunk: &Trunk) -> Result<String, StatelessRespon
         Number::Incomplete => (484, "Address Incomplete"),
         Number::None => (404, "Not Found"),
     };
-    let words = "the called number is no whole number";
+    let words = "no header has a called number; set `number` or `extensions` of the trunk";
     Err(refused(status, phrase, words))
 }

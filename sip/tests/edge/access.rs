@@ -189,7 +189,8 @@ async fn numbers_are_made_e164_and_only_trusted_trunks_assert_who_calls() {
         assert_eq!((call.did.as_str(), call.caller.as_str()), expected);
     }
     for (did, to, status) in [
-        ("12", "12", 484),
+        ("12", "12", 404),
+        ("+6221", "+6221", 484),
         ("ayu", "ayu", 404),
         ("ayu", "021 5000 1001", 180),
     ] {

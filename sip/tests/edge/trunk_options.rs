@@ -26,7 +26,16 @@ async fn extensions_and_a_single_number_are_called_numbers() {
     .await;
     called(&bench, "500", "").await.expect("SIP/2.0 180").await;
     assert_eq!(bench.call().did, "+622150001500");
-    called(&bench, "501", "").await.expect("SIP/2.0 484").await;
+    for unmapped in ["501", "123456"] {
+        let mut phone = called(&bench, unmapped, "").await;
+        let refused = phone.expect("SIP/2.0 4").await;
+        assert!(refused.starts_with("SIP/2.0 404"), "{refused}");
+        let reason = header(&refused, "Reason").unwrap();
+        assert!(
+            reason.contains("`number`") && reason.contains("`extensions`"),
+            "{reason}"
+        );
+    }
 
     let bench = with(CallBehaviour::Ring, |trunk| {
         trunk.number = Some("+622150001000".to_owned());
