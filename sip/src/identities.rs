@@ -12,32 +12,31 @@ const CALLED: [&str; 3] = ["P-Called-Party-ID", "To", "Diversion"];
 /// The called number: the first usable one of the Request-URI and [`CALLED`].
 ///
 /// A registrar puts our Contact, and so our account, into the Request-URI; elsewhere it stands where no number is known. So the
-/// account is no called number, except an account like `+6221…`, which is a number of its own.
+/// account is no called number, except one that is mapped as an extension, and one like `+6221…`, which is a number of its own.
 pub fn called_number(request: &SipRequest, trunk: &Trunk) -> Number {
     if let Some(number) = &trunk.number {
         return Number::E164(number.clone());
     }
     let register = trunk.register.as_ref();
     let account = register.map(RegisterSettings::account);
-    let of_uri = Some(request.uri.user.clone()).filter(|user| Some(user.as_str()) != account);
+    let of_uri = std::iter::once((request.uri.user.clone(), false));
     let named = CALLED.iter().flat_map(|name| users(request, name));
-    let named = named.filter(|user| Some(user.as_str()) != account || user.starts_with('+'));
     let mut number = Number::None;
-    for user in of_uri.into_iter().chain(named) {
-        match number_of(&user, trunk) {
+    for (user, may_be_account) in of_uri.chain(named.map(|user| (user, true))) {
+        let user = user.split(';').next().unwrap_or_default();
+        if let Some(number) = trunk.extensions.get(user) {
+            return Number::E164(number.clone());
+        }
+        if Some(user) == account && !(may_be_account && user.starts_with('+')) {
+            continue;
+        }
+        match numbers::e164(user, trunk.prefix.as_deref()) {
             Number::None => {}
             Number::Incomplete => number = Number::Incomplete,
             usable @ Number::E164(_) => return usable,
         }
     }
     number
-}
-
-fn number_of(user: &str, trunk: &Trunk) -> Number {
-    match trunk.extensions.get(user) {
-        Some(number) => Number::E164(number.clone()),
-        None => numbers::e164(user, trunk.prefix.as_deref()),
-    }
 }
 
 /// The caller's number: the identity asserted by a trusted trunk, else the peer's From. Nobody's, if the caller withholds it.
@@ -123,7 +122,14 @@ mod tests {
             ("ayu", &[to], found(did)),
             ("112", &[to], found(did)),
             ("112", &[account], Number::None),
+            ("+6221", &[account], Number::Incomplete),
             ("500", &[to], found("+622150001500")),
+            ("500;ext=1", &[], found("+622150001500")),
+            ("123456;tgrp=a", &[to], found(did)),
+            ("123456;tgrp=a", &[], Number::None),
+            // The customer number of another carrier is not +62654321.
+            ("654321", &[to], found(did)),
+            ("654321", &[account], Number::None),
             ("%2B622150001000", &[], found(did)),
         ];
         for (user, headers, expected) in table {
@@ -138,6 +144,12 @@ mod tests {
         for (headers, expected) in headers {
             let number = called_number(&invite(did, headers), &pilot);
             assert_eq!(number, found(expected), "{headers:?}");
+        }
+        // An account that the operator mapped is an extension.
+        let headers: [&[(&str, &str)]; 2] = [&[], &[("To", "<sip:500;ext=1@shop>")]];
+        for headers in headers {
+            let number = called_number(&invite("500", headers), &registered("500"));
+            assert_eq!(number, found("+622150001500"), "{headers:?}");
         }
         let fixed = Trunk {
             number: Some(did.to_owned()),
