@@ -28,6 +28,9 @@ const ANSWERED: Duration = Duration::from_secs(60);
 /// The longest delay of the response to a REFER that was sent before a BYE arrived.
 const CROSSING: Duration = Duration::from_millis(200);
 
+/// Statuses of a person who does not want the call (RFC 3261, 21.4.24, 21.6.1, 21.6.2).
+const DECLINED: [u16; 3] = [486, 600, 603];
+
 /// A transfer under way.
 #[derive(Debug)]
 pub enum CallTransfer {
@@ -38,6 +41,8 @@ pub enum CallTransfer {
         /// `None` once the peer has accepted.
         answers: Option<mpsc::Receiver<SipResponse>>,
         until: Instant,
+        /// Nobody waits for the outcome any more, but the peer goes on.
+        is_cancelled: bool,
     },
     /// We call the person ourselves. Dropping `_alive` gives up the INVITE.
     Dialling {
@@ -69,6 +74,16 @@ pub enum TransferStep {
 impl CallTransfer {
     pub fn is_joined(&self) -> bool {
         matches!(self, Self::Joined(_))
+    }
+
+    fn is_cancelled(&self) -> bool {
+        matches!(
+            self,
+            Self::Referred {
+                is_cancelled: true,
+                ..
+            }
+        )
     }
 }
 
@@ -128,21 +143,34 @@ impl Call {
             language,
             answers: asked.map(|asked| asked.answers),
             until: Instant::now() + ANSWERED,
+            is_cancelled: false,
         });
         if !is_asked {
-            self.refer_failed("the trunk cannot be reached").await;
+            self.refer_failed(None).await;
         }
     }
 
-    /// The peer does not do what it was asked for, so we call the person; unless the trunk wants REFER alone.
-    async fn refer_failed(&mut self, why: &str) {
-        let Some(CallTransfer::Referred { to, language, .. }) = self.transfer.take() else {
+    /// The peer does not do what it was asked for, so we call the person; unless the trunk wants REFER alone, the person has
+    /// declined, or the transfer is cancelled. `status`: that of the peer; `None` if it cannot be reached.
+    async fn refer_failed(&mut self, status: Option<u16>) {
+        let Some(CallTransfer::Referred {
+            to,
+            language,
+            is_cancelled,
+            ..
+        }) = self.transfer.take()
+        else {
             return;
         };
-        match self.caller.trunk.transfer {
-            TransferMethod::Refer => self.not_transferred(why),
-            TransferMethod::Auto | TransferMethod::Bridge => self.dial(&to, language).await,
+        if is_cancelled {
+            return;
         }
+        let is_declined = status.is_some_and(|status| DECLINED.contains(&status));
+        if is_declined || self.caller.trunk.transfer == TransferMethod::Refer {
+            let unreachable = || "the trunk cannot be reached".to_owned();
+            return self.not_transferred(&status.map_or_else(unreachable, not_taken));
+        }
+        self.dial(&to, language).await;
     }
 
     /// Calls the person over the caller's trunk.
@@ -218,7 +246,14 @@ impl Call {
     pub(super) async fn cancel_transfer(&mut self) {
         let goes_on = |transfer: &mut CallTransfer| match transfer {
             CallTransfer::Joined(_) => true,
-            CallTransfer::Referred { answers, .. } => answers.is_none(),
+            CallTransfer::Referred {
+                answers,
+                is_cancelled,
+                ..
+            } => {
+                *is_cancelled = true;
+                answers.is_none()
+            }
             CallTransfer::Dialling { .. } => false,
         };
         self.transfer.take_if(|transfer| !goes_on(transfer));
@@ -236,11 +271,13 @@ impl Call {
             }
             TransferStep::Referred(response) => {
                 let status = response.map_or(408, |response| response.status);
-                self.refer_failed(&not_taken(status)).await;
+                self.refer_failed(Some(status)).await;
             }
             TransferStep::Late => {
-                self.transfer = None;
-                self.not_transferred("nobody answered in time");
+                let late = self.transfer.take();
+                if !late.is_some_and(|transfer| transfer.is_cancelled()) {
+                    self.not_transferred("nobody answered in time");
+                }
             }
             TransferStep::Dialled(Ok(leg)) => self.join(leg).await,
             TransferStep::Dialled(Err(why)) => {
@@ -302,7 +339,7 @@ impl Call {
                 self.transfer = None;
                 self.notify(LegEvent::Transfer(Ok(())));
             }
-            Some(status @ 300..) => self.refer_failed(&not_taken(status)).await,
+            Some(status @ 300..) => self.refer_failed(Some(status)).await,
             _ => {}
         }
     }

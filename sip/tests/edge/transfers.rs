@@ -1,5 +1,7 @@
 //! Transfers: by REFER or by a call of ours, where the trunk has it, and under which numbers.
 
+use std::time::Duration;
+
 use dikala_sip::{
     leg::LegEvent,
     settings::{Credentials, OutboundIdentity, OutboundSettings, TransferMethod},
@@ -94,6 +96,61 @@ async fn a_person_is_called_after_a_refer_that_fails() {
         let told = |event: &LegEvent| matches!(event, LegEvent::Transfer(_));
         assert!(!bench.call().events.iter().any(told));
         phone.hang_up().await;
+    }
+}
+
+/// A second call would ring at a person who has just declined.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_who_declines_is_not_called_again() {
+    for (answer, told, status) in [
+        ("486 Busy Here", None, 486),
+        ("603 Decline", None, 603),
+        ("202 Accepted", Some("486 Busy Here"), 486),
+        ("202 Accepted", Some("600 Busy Everywhere"), 600),
+        ("202 Accepted", Some("603 Decline"), 603),
+    ] {
+        let bench = TestEdge::new(transferring()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        phone.call(REFERS, &offer(40_000)).await;
+        let refer = phone.expect("REFER ").await;
+        phone.answer(&refer, answer).await;
+        if let Some(told) = told {
+            notify(&mut phone, told).await;
+        }
+        let why = format!("the other side did not take the call (status {status})");
+        let failed = LegEvent::Transfer(Err(why));
+        eventually("the task hears", || bench.saw(&failed)).await;
+        hears_no_invite(&mut phone).await;
+        phone.hang_up().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_called_after_a_cancelled_refer() {
+    let bench = TestEdge::new(transferring()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call(REFERS, &offer(40_000)).await;
+    let refer = phone.expect("REFER ").await;
+    phone.answer(&refer, "202 Accepted").await;
+    notify(&mut phone, "100 Trying").await;
+    phone.answered("SIP/2.0 200").await;
+    phone.cseq += 1;
+    // The task cancels at this key.
+    let key = phone.request("INFO", "", "Signal=*\r\nDuration=160\r\n");
+    let key = key.replace("application/sdp", "application/dtmf-relay");
+    phone.send(&key).await;
+    eventually("the task hears the key", || bench.saw(&LegEvent::Key('*'))).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    notify(&mut phone, "503 Service Unavailable").await;
+    hears_no_invite(&mut phone).await;
+    let is_told = |event: &LegEvent| matches!(event, LegEvent::Transfer(_));
+    assert!(!bench.call().events.iter().any(is_told));
+    phone.hang_up().await;
+}
+
+async fn hears_no_invite(phone: &mut ScriptedPhone) {
+    while let Some(heard) = phone.hears(Duration::from_millis(300)).await {
+        assert!(!heard.starts_with("INVITE "), "{heard}");
     }
 }
 
