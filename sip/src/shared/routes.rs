@@ -26,8 +26,10 @@ impl Shared {
     ) -> io::Result<VecDeque<SipTarget>> {
         let usual = known.map_or(SipTransport::Udp, |known| known.transport);
         let mut found = resolution::targets(uri, usual, &self.nameservers).await?;
-        let is_known =
-            |target: &SipTarget| known.is_some_and(|known| known.remote == target.address);
+        let is_known = |target: &SipTarget| {
+            let known = known.map(|known| (known.transport, known.remote));
+            known == Some((target.transport, target.address))
+        };
         found.sort_by_key(|target| (!self.serves(target.address), !is_known(target)));
         Ok(found.into())
     }
@@ -103,7 +105,11 @@ impl Shared {
         known: Option<&Flow>,
     ) -> io::Result<Flow> {
         if transport == SipTransport::Udp {
-            return match known.filter(|known| known.transport == SipTransport::Udp) {
+            // A socket cannot send to the other address family.
+            let fits = |known: &&Flow| {
+                known.transport == SipTransport::Udp && known.bound.is_ipv4() == address.is_ipv4()
+            };
+            return match known.filter(fits) {
                 Some(known) => Ok(known.towards(address)),
                 None => self.datagrams_to(address),
             };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dikala_sip::settings::SipTransport;
+use dikala_sip::settings::{ListenAddress, SipTransport};
 use tokio::{
     net::{TcpListener, UdpSocket},
     time::timeout,
@@ -139,6 +139,30 @@ async fn a_trunk_is_hung_up_through_its_own_addresses_only() {
         at.answer(&bye, "200 OK").await;
     }
     assert_eq!(other.hears(SOON).await, None);
+}
+
+/// The socket of the caller's address family cannot send to the other one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trunk_that_names_its_other_address_family_is_hung_up_there() {
+    let bench = TestEdge::with(CallBehaviour::HangUp, 50, |sip| {
+        sip.listen.push(ListenAddress {
+            transport: SipTransport::Udp,
+            address: "[::1]:0".parse().unwrap(),
+        });
+    })
+    .await;
+    let all = bench.edge.addresses();
+    let edge = all.iter().find(|listen| listen.address.is_ipv6()).unwrap();
+    let mut proxy = ScriptedPhone::udp_from("::1", edge.address).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "", &offer(40_000));
+    phone
+        .send(&leading(&invite, &proxy.local.to_string(), true))
+        .await;
+    phone.answered("SIP/2.0 200").await;
+    phone.acknowledge("").await;
+    let bye = proxy.expect("BYE ").await;
+    proxy.answer(&bye, "200 OK").await;
 }
 
 /// A phone that roams, or whose NAT gave it another port, is found by its last request.
