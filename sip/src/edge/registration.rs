@@ -1,12 +1,13 @@
 //! Registration with trunks (RFC 3261, 10), kept up as long as the edge runs, with backoff after failures.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
     digest::{Authorization, Challenge, strongest},
     message::{Method, NameAddr, SipRequest, SipResponse, Uri},
+    resolution::SipTarget,
     settings::RegisterSettings,
     shared::{Shared, token},
     transport::Flow,
@@ -62,8 +63,10 @@ pub struct Registration {
     /// The address of record.
     record: Uri,
     flow: Option<Flow>,
-    /// Addresses of the registrar. Any of them may send calls.
-    addresses: Vec<IpAddr>,
+    /// Servers of `hop`, as the DNS named them last. Any of them may send calls.
+    targets: VecDeque<SipTarget>,
+    /// Servers of the registrar behind a proxy. They may send calls, too.
+    behind_proxy: VecDeque<SipTarget>,
     call_id: String,
     tag: String,
     number: u32,
@@ -94,7 +97,8 @@ impl Registration {
             proxy,
             record,
             flow: None,
-            addresses: Vec::new(),
+            targets: VecDeque::new(),
+            behind_proxy: VecDeque::new(),
             tag: token(),
             number: 0,
             challenge: None,
@@ -103,8 +107,40 @@ impl Registration {
         })
     }
 
+    /// Looks the servers up again, because carriers change them. Keeps the last ones if the DNS names none.
+    async fn look_up(&mut self) -> Result<(), RegistrationError> {
+        let shared = self.shared.clone();
+        match shared.targets(self.hop(), self.flow.as_ref()).await {
+            Ok(found) if !found.is_empty() => self.targets = found,
+            Err(error) if self.targets.is_empty() => {
+                return Err(RegistrationError::Unreachable(error));
+            }
+            Ok(_) | Err(_) => {}
+        }
+        if self.proxy.is_some()
+            && let Ok(found) = shared.targets(&self.registrar, None).await
+            && !found.is_empty()
+        {
+            self.behind_proxy = found;
+        }
+        Ok(())
+    }
+
+    /// Addresses that may send calls.
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let reached = self.flow.as_ref().map(|flow| flow.remote.ip());
+        let servers = self.targets.iter().chain(&self.behind_proxy);
+        reached
+            .into_iter()
+            .chain(servers.map(|server| server.address.ip()))
+    }
+
     /// Registers at the first server that can. `expires` of 0 unregisters, `None` changes nothing. Returns the seconds granted.
     pub async fn once(&mut self, expires: Option<u32>) -> Result<u32, RegistrationError> {
+        // The last REGISTER of all does not wait for the DNS.
+        if expires != Some(0) || self.targets.is_empty() {
+            self.look_up().await?;
+        }
         if let Some(flow) = &self.flow
             && flow.is_reliable()
             && flow.is_open()
@@ -113,9 +149,7 @@ impl Registration {
             return self.at(&flow, expires).await;
         }
         let (shared, hop) = (self.shared.clone(), self.hop().clone());
-        let targets = shared.targets(&hop, self.flow.as_ref()).await;
-        let mut targets = targets.map_err(RegistrationError::Unreachable)?;
-        self.addresses = targets.iter().map(|target| target.address.ip()).collect();
+        let mut targets = self.targets.clone();
         let mut failed = None;
         loop {
             let known = self.flow.as_ref();
@@ -294,10 +328,8 @@ impl Registration {
             match self.once(Some(expires)).await {
                 Ok(granted) => {
                     pause = PAUSE;
-                    let reached = self.flow.as_ref().map(|flow| flow.remote.ip());
-                    let addresses = reached.into_iter().chain(self.addresses.clone());
                     let until = asked + Duration::from_secs(granted.into());
-                    self.shared.registrars.add(trunk, addresses, until);
+                    self.shared.registrars.add(trunk, self.addresses(), until);
                     tracing::info!(trunk, seconds = granted, "registered");
                     self.stay(asked + renewed_after(granted)).await;
                 }

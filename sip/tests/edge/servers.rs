@@ -1,6 +1,10 @@
 //! Servers of a trunk that the DNS names (RFC 3263): those of its domain, and the next one after a failure.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use dikala_sip::settings::{OutboundSettings, RegisterSettings};
 use tokio::{
@@ -13,10 +17,10 @@ use crate::support::{CallBehaviour, ScriptedPhone, TestEdge, eventually, header,
 
 const SRV: [u8; 2] = [0, 33];
 
-/// A nameserver whose only records are these servers of `_sip._udp.trunk.example`, the first preferred. `whole`: its answer is
-/// too long for a datagram.
+/// A nameserver whose only records are these servers of `_sip._udp` and `_sip._tcp` of `trunk.example`, the first preferred.
+/// `whole`: its answer is too long for a datagram.
 struct Nameserver {
-    servers: Vec<SocketAddr>,
+    servers: Arc<Mutex<Vec<SocketAddr>>>,
     whole: bool,
 }
 
@@ -56,10 +60,17 @@ impl Nameserver {
     fn answer(&self, question: &[u8]) -> Vec<u8> {
         let mut answer = question.to_vec();
         answer[2..4].copy_from_slice(&[0x81, 0x80]);
-        let name = b"\x04_sip\x04_udp\x05trunk\x07example\x00";
-        if question[12..].starts_with(name) && question[12 + name.len()..].starts_with(&SRV) {
-            answer[7] = u8::try_from(self.servers.len()).unwrap();
-            for (priority, server) in (1_u16..).zip(&self.servers) {
+        let names = [
+            b"\x04_sip\x04_udp\x05trunk\x07example\x00",
+            b"\x04_sip\x04_tcp\x05trunk\x07example\x00",
+        ];
+        let is_of = |name: &&[u8; 25]| {
+            question[12..].starts_with(&name[..]) && question[12 + name.len()..].starts_with(&SRV)
+        };
+        if names.iter().any(is_of) {
+            let servers = self.servers.lock().unwrap();
+            answer[7] = u8::try_from(servers.len()).unwrap();
+            for (priority, server) in (1_u16..).zip(&*servers) {
                 answer.extend(service(priority, *server));
             }
         }
@@ -76,8 +87,8 @@ fn service(priority: u16, server: SocketAddr) -> Vec<u8> {
     }
     data.push(0);
     let length = u16::try_from(data.len()).unwrap().to_be_bytes();
-    // The name of the question; SRV, the Internet, a minute.
-    let head = [0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 60];
+    // The name of the question; SRV, the Internet, not to be kept.
+    let head = [0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 0];
     [&head[..], &length, &data].concat()
 }
 
@@ -95,7 +106,7 @@ impl Servers {
             sockets.push(UdpSocket::bind((host, 0)).await.unwrap());
         }
         let servers = sockets.iter().map(|socket| socket.local_addr().unwrap());
-        let servers = servers.collect();
+        let servers = Arc::new(Mutex::new(servers.collect()));
         let (nameserver, served) = Nameserver { servers, whole }.serve().await;
         Self {
             sockets,
@@ -175,4 +186,93 @@ async fn a_person_is_called_over_the_next_server_of_the_domain() {
     second.expect("ACK ").await;
     phone.hang_up().await;
     second.expect("BYE ").await;
+}
+
+/// A carrier adds servers while our connection to the registrar stays open.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_a_registrar_adds_may_call_although_the_connection_stays() {
+    let listener = TcpListener::bind("127.0.0.5:0").await.unwrap();
+    let first = listener.local_addr().unwrap();
+    let servers = Arc::new(Mutex::new(vec![first]));
+    let dns = Nameserver {
+        servers: servers.clone(),
+        whole: false,
+    };
+    let (nameserver, _served) = dns.serve().await;
+    let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
+        sip.nameservers = vec![nameserver];
+        sip.trunks[0].addresses = Vec::new();
+        sip.trunks[0].register = Some(RegisterSettings {
+            registrar: "sip:trunk.example;transport=tcp".to_owned(),
+            expires_seconds: 2,
+            ..RegisterSettings::default()
+        });
+    })
+    .await;
+    let (stream, _) = listener.accept().await.unwrap();
+    let mut registrar = ScriptedPhone::over("TCP", Box::new(stream), first, bench.udp());
+    let mut added = ScriptedPhone::udp_from("127.0.0.6", bench.udp()).await;
+    granted(&mut registrar).await;
+    servers.lock().unwrap().push(added.local);
+    for _ in 0..2 {
+        granted(&mut registrar).await;
+    }
+    eventually_admitted(&mut added).await;
+    // Without an answer of the DNS both stay.
+    servers.lock().unwrap().clear();
+    for _ in 0..2 {
+        granted(&mut registrar).await;
+    }
+    eventually_admitted(&mut added).await;
+}
+
+/// Behind an outbound proxy the registrar itself may call, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registrar_behind_a_proxy_may_call() {
+    let proxy = UdpSocket::bind("127.0.0.5:0").await.unwrap();
+    let place = format!("sip:{}", proxy.local_addr().unwrap());
+    let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
+        sip.trunks[0].addresses = Vec::new();
+        sip.trunks[0].register = Some(RegisterSettings {
+            registrar: "sip:127.0.0.7:5070".to_owned(),
+            proxy: Some(place),
+            expires_seconds: 600,
+            ..RegisterSettings::default()
+        });
+    })
+    .await;
+    let mut proxy = ScriptedPhone::at(proxy, bench.udp()).await;
+    granted(&mut proxy).await;
+    for host in ["127.0.0.5", "127.0.0.7"] {
+        let mut caller = ScriptedPhone::udp_from(host, bench.udp()).await;
+        eventually_admitted(&mut caller).await;
+    }
+}
+
+/// Grants the next REGISTER.
+async fn granted(registrar: &mut ScriptedPhone) {
+    let register = registrar.expect("REGISTER ").await;
+    let accepted = registrar.response(&register, "200 OK", "r", "");
+    registrar.send(&accepted).await;
+}
+
+/// Calls until the response to the REGISTER has been handled.
+async fn eventually_admitted(caller: &mut ScriptedPhone) {
+    for _ in 0..10 {
+        caller.cseq += 1;
+        let invite = caller.request("INVITE", "", &offer(40_000));
+        caller.send(&invite).await;
+        let mut answer = caller.answered("SIP/2.0 ").await;
+        if answer.starts_with("SIP/2.0 100") {
+            answer = caller.answered("SIP/2.0 180").await;
+        }
+        if answer.starts_with("SIP/2.0 180") {
+            caller.call_id = format!("{:x}@phone", rand::random::<u64>());
+            caller.to = format!("<sip:{}@{}>", caller.did, caller.edge);
+            return;
+        }
+        caller.to = format!("<sip:{}@{}>", caller.did, caller.edge);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{} may not call", caller.local);
 }
