@@ -37,7 +37,8 @@ use crate::{
 const RINGS: Duration = Duration::from_secs(60);
 /// The number of further phones that answer the same call and are hung up. No legitimate proxy forks to more phones.
 const FORKS_MAX: usize = 16;
-const SESSION_EXPIRES: &str = "1800;refresher=uac";
+/// The peer refreshes, if it supports session timers.
+const SESSION_EXPIRES: &str = "1800;refresher=uas";
 
 /// The parameters of a second leg.
 #[derive(Debug)]

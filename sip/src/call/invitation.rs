@@ -40,14 +40,15 @@ impl Invitation {
         proven(&self.invite, response, ours, self.number)
     }
 
-    /// The next try after a demand for a longer session interval (RFC 4028, 7.3).
+    /// The next try after a demand for a longer session interval (RFC 4028, 7.3); `None` if we asked for no session timer.
     pub fn lengthen(&mut self, response: &SipResponse) -> Option<SipRequest> {
+        self.invite.headers.get("Session-Expires")?;
         let least: u32 = response.headers.get("Min-SE")?.trim().parse().ok()?;
         if least > SESSION_SECONDS_MAX || std::mem::replace(&mut self.is_longer, true) {
             return None;
         }
         let headers = &mut self.invite.headers;
-        headers.set("Session-Expires", &format!("{least};refresher=uac"));
+        headers.set("Session-Expires", &format!("{least};refresher=uas"));
         headers.set("Min-SE", &least.to_string());
         Some(self.next())
     }

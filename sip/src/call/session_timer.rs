@@ -28,13 +28,13 @@ pub struct Timer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooSmall;
 
-/// The timer in our response to an INVITE or UPDATE.
+/// The timer in our response to an INVITE or UPDATE. The peer refreshes, unless it cannot or wants us to.
 pub fn answer(request: &Headers) -> Result<Option<Timer>, TooSmall> {
     let peer_knows = request.lists("Supported", "timer") || request.lists("Require", "timer");
     let Some((seconds, refresher)) = expires(request, "uac", "uas") else {
         return Ok(peer_knows.then_some(Timer {
             seconds: WANTED_SECONDS.max(min_of(request)),
-            refresher: Refresher::Us,
+            refresher: Refresher::Peer,
             peer_knows,
         }));
     };
@@ -135,7 +135,7 @@ mod tests {
         let knows = ("Supported", "100rel, timer");
         let table: &[(&[(&str, &str)], _)] = &[
             (&[], Ok(None)),
-            (&[knows], timer(1800, Refresher::Us, true)),
+            (&[knows], timer(1800, Refresher::Peer, true)),
             (
                 &[knows, ("x", "600;refresher=uac")],
                 timer(600, Refresher::Peer, true),
@@ -154,7 +154,7 @@ mod tests {
                 timer(300, Refresher::Peer, true),
             ),
             (&[knows, ("x", "89")], Err(TooSmall)),
-            (&[knows, ("x", "soon")], timer(1800, Refresher::Us, true)),
+            (&[knows, ("x", "soon")], timer(1800, Refresher::Peer, true)),
             (
                 &[knows, ("x", "4000000000")],
                 timer(86_400, Refresher::Peer, true),

@@ -95,6 +95,11 @@ async fn a_longer_session_timer_is_agreed_to_once() {
         let refused = phone.response(invite, "422 Session Interval Too Small", "person", "");
         refused.replace("Contact:", "Min-SE: 3600\r\nContact:")
     };
+    // Who is called refreshes.
+    assert_eq!(
+        header(&invite, "Session-Expires"),
+        Some("1800;refresher=uas")
+    );
     let first = refused(&phone, &invite);
     phone.send(&first).await;
     phone.expect("ACK ").await;
@@ -103,7 +108,7 @@ async fn a_longer_session_timer_is_agreed_to_once() {
     assert_eq!(header(&again, "Min-SE"), Some("3600"));
     assert_eq!(
         header(&again, "Session-Expires"),
-        Some("3600;refresher=uac")
+        Some("3600;refresher=uas")
     );
     let second = refused(&phone, &again);
     phone.send(&second).await;

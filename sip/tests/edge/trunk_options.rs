@@ -1,8 +1,11 @@
 //! Options of a trunk: its called number, extensions, session timer and limits.
 
-use dikala_sip::settings::{SessionTimer, Trunk};
+use dikala_sip::{
+    leg::LegEvent,
+    settings::{SessionTimer, Trunk},
+};
 
-use crate::support::{CallBehaviour, ScriptedPhone, TestEdge, header, offer};
+use crate::support::{CallBehaviour, ScriptedPhone, TestEdge, eventually, header, offer};
 
 async fn with(behaviour: CallBehaviour, change: impl FnOnce(&mut Trunk)) -> TestEdge {
     TestEdge::with(behaviour, 10, |sip| change(&mut sip.trunks[0])).await
@@ -61,6 +64,12 @@ async fn no_session_timer_is_agreed_on_where_it_is_off() {
     assert_eq!(header(&answer, "Session-Expires"), None);
     let invite = phone.expect("INVITE ").await;
     assert_eq!(header(&invite, "Session-Expires"), None);
+    let refused = phone.response(&invite, "422 Session Interval Too Small", "person", "");
+    let refused = refused.replace("Contact:", "Min-SE: 3600\r\nContact:");
+    phone.send(&refused).await;
+    let why = "the other side did not take the call (status 422)".to_owned();
+    let failed = LegEvent::Transfer(Err(why));
+    eventually("the transfer fails", || bench.saw(&failed)).await;
     phone.hang_up().await;
 }
 
