@@ -5,22 +5,33 @@ use std::collections::{HashMap, VecDeque};
 /// The number of unacknowledged calls of a trunk that are kept without a line. One more ends the oldest.
 pub const LATE_MAX: usize = 10;
 
-/// A quarter of the lines is reserved for trunks with few calls, in equal shares of at least one line.
+/// A quarter of the lines is reserved for trunks with few calls, in equal shares of at least one line. A trunk's own limit bounds
+/// its share: nobody could use the rest.
 const KEPT_PART: usize = 4;
 
 #[derive(Debug)]
 pub struct LineCounts {
     max: usize,
-    trunks: usize,
+    /// The share of a trunk without a limit of its own, and the sum of all shares.
+    share: usize,
+    reserved: usize,
     all: usize,
     held: HashMap<String, usize>,
 }
 
 impl LineCounts {
-    pub fn new(max: usize, trunks: usize) -> Self {
+    /// `limits`: the lines that each trunk may have.
+    pub fn new(max: usize, limits: &[Option<u32>]) -> Self {
+        let kept = max / KEPT_PART;
+        let share = match limits.len() {
+            trunks if trunks > 1 && kept > 0 => (kept / trunks).max(1),
+            _ => 0,
+        };
+        let of_trunk = |most: &Option<u32>| most.map_or(share, |most| share.min(most as usize));
         Self {
             max,
-            trunks,
+            share,
+            reserved: limits.iter().map(of_trunk).sum(),
             all: 0,
             held: HashMap::new(),
         }
@@ -45,19 +56,14 @@ impl LineCounts {
 
     /// Lines that are free for other trunks only.
     fn kept_from(&self, trunk: &str) -> usize {
-        let kept = self.max / KEPT_PART;
-        if kept == 0 || self.trunks < 2 {
-            return 0;
-        }
-        let share = (kept / self.trunks).max(1);
-        let of = |held: usize| held.min(share);
+        let of = |held: usize| held.min(self.share);
         let used: usize = self.held.values().copied().map(of).sum();
         let own = of(self.held.get(trunk).copied().unwrap_or_default());
-        let owed = share * self.trunks - used;
-        if own < share {
+        if own < self.share {
             return 0;
         }
-        owed.min(kept)
+        let owed = self.reserved.saturating_sub(used);
+        owed.min(self.max / KEPT_PART)
     }
 
     pub fn give_back(&mut self, trunk: &str) {
@@ -129,7 +135,7 @@ mod tests {
         #[case] greedy: usize,
         #[case] other: usize,
     ) {
-        let mut counts = LineCounts::new(max, trunks);
+        let mut counts = LineCounts::new(max, &vec![None; trunks]);
         let mut take = |name: &str| (0..max + 1).filter(|_| counts.take(name, None)).count();
         assert_eq!(take("greedy"), greedy);
         for number in 1..trunks {
@@ -143,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_trunk_may_have_a_limit_of_its_own() {
-        let mut counts = LineCounts::new(100, 1);
+        let mut counts = LineCounts::new(100, &[None]);
         let taken =
             |counts: &mut LineCounts, most| (0..9).filter(|_| counts.take("a", most)).count();
         assert_eq!(taken(&mut counts, Some(2)), 2);
@@ -151,9 +157,26 @@ mod tests {
         assert_eq!(taken(&mut counts, None), 9);
     }
 
+    /// A greedy trunk beside one that may have this many lines.
+    #[rstest]
+    #[case(None, 175)]
+    #[case(Some(1_000), 175)]
+    #[case(Some(25), 175)]
+    #[case(Some(2), 198)]
+    #[case(Some(0), 200)]
+    fn lines_that_a_trunk_may_not_use_are_not_reserved(
+        #[case] limit: Option<u32>,
+        #[case] greedy: usize,
+    ) {
+        let mut counts = LineCounts::new(200, &[None, limit]);
+        let mut take = |name, most| (0..201).filter(|_| counts.take(name, most)).count();
+        assert_eq!(take("greedy", None), greedy);
+        assert_eq!(take("small", limit), 200 - greedy);
+    }
+
     #[test]
     fn lines_come_back() {
-        let mut counts = LineCounts::new(4, 1);
+        let mut counts = LineCounts::new(4, &[None]);
         for _ in 0..3 {
             assert!((0..4).all(|_| counts.take("a", None)));
             assert!(!counts.take("a", None));

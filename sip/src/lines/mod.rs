@@ -37,9 +37,10 @@ pub struct UnacknowledgedCall {
 }
 
 impl Lines {
-    pub fn new(max_calls: usize, trunks: usize) -> Self {
+    pub fn new(max_calls: usize, trunks: &[Trunk]) -> Self {
+        let limits: Vec<_> = trunks.iter().map(|trunk| trunk.max_calls).collect();
         Self {
-            counts: Mutex::new(LineCounts::new(max_calls, trunks)),
+            counts: Mutex::new(LineCounts::new(max_calls, &limits)),
             unacknowledged: Mutex::default(),
         }
     }

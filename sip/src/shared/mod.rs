@@ -89,7 +89,7 @@ impl Shared {
         public_ip: Option<IpAddr>,
     ) -> Self {
         Self {
-            lines: Arc::new(Lines::new(settings.max_calls, settings.trunks.len())),
+            lines: Arc::new(Lines::new(settings.max_calls, &settings.trunks)),
             nameservers: Nameservers::new(&settings.nameservers),
             settings,
             user_agent,
