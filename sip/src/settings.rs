@@ -18,7 +18,7 @@ pub struct SipSettings {
     pub codecs: Vec<Codec>,
     pub srtp: Srtp,
     pub trunks: Vec<Trunk>,
-    /// Where services of trunks are looked up; empty: at the nameservers of the system.
+    /// Nameservers that are asked for the services of trunks; empty: those of the system.
     pub nameservers: Vec<SocketAddr>,
 }
 
@@ -104,7 +104,7 @@ pub enum SessionTimer {
     Off,
 }
 
-/// How a caller is connected to a person.
+/// The way in which a caller is connected to a person.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TransferMethod {
     /// By REFER, if the peer is the trunk itself and allows it. A phone that calls directly would be referred to itself. Otherwise,
@@ -155,7 +155,7 @@ impl std::fmt::Debug for Credentials {
 pub struct RegisterSettings {
     /// `sip:host[:port][;transport=…]`
     pub registrar: String,
-    /// Where requests go in place of the registrar, in the same form.
+    /// The outbound proxy: requests go there in place of the registrar. In the same form.
     pub proxy: Option<String>,
     /// Host of the address of record and of From; by default that of the registrar.
     pub domain: Option<String>,

@@ -470,7 +470,7 @@ impl OutgoingLeg {
     }
 }
 
-/// Why a person is not reached.
+/// The reason why a person is not reached, in words.
 pub fn not_taken(status: u16) -> String {
     format!("the other side did not take the call (status {status})")
 }

@@ -200,7 +200,7 @@ impl Registration {
         Err(RegistrationError::Credentials)
     }
 
-    /// Where requests go.
+    /// The address that requests go to.
     fn hop(&self) -> &Uri {
         self.proxy.as_ref().unwrap_or(&self.registrar)
     }
