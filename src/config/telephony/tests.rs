@@ -321,7 +321,7 @@ fn what_is_wrong_is_said() {
         ),
         (
             trunk("name = \"a\"\naddresses = [\"::1\"]\nanswer_order = \"mine\""),
-            "peer or ours",
+            "one of peer, ours",
         ),
         (
             trunk(
