@@ -370,9 +370,12 @@ impl Call {
         self.terms = Some(terms.clone());
         let signalling = self.flow.remote.ip();
         match (&self.media, self.sockets.take(), self.speech.take()) {
-            (Some(_), ..) => {
+            (Some(media), ..) => {
                 let change = Control::Change(Box::new(terms), signalling);
-                self.direct(change).await;
+                // Media that failed reads no commands.
+                if media.control.send(change).await.is_err() {
+                    return false;
+                }
             }
             (None, Some(sockets), Some(speech)) => {
                 let events = self.events.clone();
