@@ -55,7 +55,7 @@ pub struct OutgoingLeg {
     /// Credentials at the trunk.
     pub credentials: Option<Credentials>,
     /// The caller's media, which plays early media.
-    pub hears_early: Option<mpsc::Sender<Control>>,
+    pub hears_early: Option<mpsc::WeakSender<Control>>,
 }
 
 /// Why there is no leg, and the counter for it.
@@ -156,6 +156,7 @@ impl OutgoingLeg {
             SessionTimer::Auto => session_timer::accepted(&response.headers),
             SessionTimer::Off => None,
         };
+        early.drop_received();
         let (orders, ordered) = mpsc::channel(ORDERS);
         let mut call = Call {
             shared: self.shared,
@@ -215,6 +216,7 @@ impl OutgoingLeg {
                     continue;
                 }
                 PersonStep::GivenUp(why) => {
+                    early.end();
                     self.give_up(asked).await;
                     return Err(why);
                 }

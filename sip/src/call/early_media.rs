@@ -24,13 +24,15 @@ pub struct UnansweredMedia {
     pub speech: mpsc::Sender<Speech>,
     pub events: mpsc::Sender<LegEvent>,
     pub received: mpsc::Receiver<LegEvent>,
-    /// The media of the caller, who hears it.
-    caller: Option<mpsc::Sender<Control>>,
+    /// The media of the caller, who hears it. Weak, because a strong sender would keep that media alive after the caller's call.
+    caller: Option<mpsc::WeakSender<Control>>,
+    /// The terms of the media, and the source address of their signalling.
+    terms: Option<(MediaTerms, IpAddr)>,
     resampler: Resampler,
 }
 
 impl UnansweredMedia {
-    pub fn new(sockets: MediaSockets, caller: Option<mpsc::Sender<Control>>) -> Self {
+    pub fn new(sockets: MediaSockets, caller: Option<mpsc::WeakSender<Control>>) -> Self {
         let (speech, spoken) = mpsc::channel(SPEECH);
         let (events, received) = mpsc::channel(EVENTS);
         Self {
@@ -41,12 +43,23 @@ impl UnansweredMedia {
             events,
             received,
             caller,
+            terms: None,
             resampler: Resampler::from_16_to_24(),
         }
     }
 
-    /// Starts the media, unless an earlier response did. A failure is left to the answer.
+    /// Starts the media, or changes it to new terms. A failure is left to the answer.
     pub async fn begin(&mut self, shared: &Arc<Shared>, terms: MediaTerms, signalling: IpAddr) {
+        let agreed = Some((terms.clone(), signalling));
+        if self.terms == agreed {
+            return;
+        }
+        self.terms = agreed;
+        if let Some(media) = &self.media {
+            let change = Control::Change(Box::new(terms), signalling);
+            let _ = media.control.send(change).await;
+            return;
+        }
         let (Some(sockets), Some(spoken)) = (self.sockets.take(), self.spoken.take()) else {
             return;
         };
@@ -60,6 +73,17 @@ impl UnansweredMedia {
         }
     }
 
+    /// Ends the media and frees its ports.
+    pub fn end(&mut self) {
+        self.media = None;
+        self.sockets = None;
+    }
+
+    /// Drops the events from before the answer, which are not about the answered leg.
+    pub fn drop_received(&mut self) {
+        while self.received.try_recv().is_ok() {}
+    }
+
     /// Waits for the next 20 ms, and passes it to the caller.
     pub async fn pass(&mut self) {
         let (Some(LegEvent::Audio(samples)), Some(caller)) =
@@ -70,6 +94,8 @@ impl UnansweredMedia {
         let mut said = Vec::new();
         self.resampler.run(&samples, &mut said);
         // A gap is better than a queue.
-        let _ = caller.try_send(Control::Early(said));
+        if let Some(caller) = caller.upgrade() {
+            let _ = caller.try_send(Control::Early(said));
+        }
     }
 }

@@ -211,7 +211,7 @@ impl Call {
             targets,
             credentials: credentials.cloned(),
             flow,
-            hears_early: self.media.as_ref().map(|media| media.control.clone()),
+            hears_early: self.media.as_ref().map(|media| media.control.downgrade()),
         };
         let (alive, dead) = oneshot::channel();
         let (done, outcome) = oneshot::channel();

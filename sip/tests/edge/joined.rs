@@ -55,6 +55,38 @@ async fn early_media_is_heard_at_once_and_never_later() {
     }
 }
 
+/// The person's side may take its time to answer the CANCEL.
+#[tokio::test(flavor = "multi_thread")]
+async fn early_media_ends_with_the_call_of_the_caller() {
+    let (_bench, mut phone) = transfers().await;
+    let (caller, person) = (PhoneMedia::new().await, PhoneMedia::new().await);
+    phone.call("", &pcma(caller.port())).await;
+    let invite = phone.expect("INVITE ").await;
+    let sdp = pcma(person.port());
+    let progress = phone.response(&invite, "183 Session Progress", "person", &sdp);
+    phone.send(&progress).await;
+    person.pitch_of(1).await;
+    phone.hang_up().await;
+    tokio::join!(caller.ends(), person.ends());
+}
+
+/// A proxy that tries one phone after the other passes on the 183 of each.
+#[tokio::test(flavor = "multi_thread")]
+async fn early_media_goes_to_the_phone_that_rang_last() {
+    let (_bench, mut phone) = transfers().await;
+    let caller = PhoneMedia::new().await;
+    phone.call("", &pcma(caller.port())).await;
+    let invite = phone.expect("INVITE ").await;
+    for tag in ["first", "second"] {
+        let person = PhoneMedia::new().await;
+        let sdp = pcma(person.port());
+        let progress = phone.response(&invite, "183 Session Progress", tag, &sdp);
+        phone.send(&progress).await;
+        person.pitch_of(1).await;
+    }
+    phone.hang_up().await;
+}
+
 /// A stall of the line would otherwise delay the rest of the call.
 #[tokio::test(flavor = "multi_thread")]
 async fn packets_that_come_late_all_at_once_are_dropped() {

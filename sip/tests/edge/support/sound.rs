@@ -185,6 +185,16 @@ impl PhoneMedia {
         self.loud_until_silence().await;
     }
 
+    /// Waits until nothing is sent for half a second.
+    pub async fn ends(&self) {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        let mut packet = [0; 2_048];
+        let pause = Duration::from_millis(500);
+        while timeout(pause, self.socket.recv(&mut packet)).await.is_ok() {
+            assert!(tokio::time::Instant::now() < until, "it never ends");
+        }
+    }
+
     /// The number of loud packets until half a second of silence has come.
     pub async fn loud_until_silence(&self) -> usize {
         let until = tokio::time::Instant::now() + PATIENCE;
