@@ -14,6 +14,9 @@ use crate::{
     shared::Shared,
 };
 
+/// Frames of zeros in a row, about 1 s, after which the caller hears the ring tone again: the receiver fills in silence for ever.
+const ZEROS_MAX: u32 = 50;
+
 /// The media of a leg that is not answered yet.
 #[derive(Debug)]
 pub struct UnansweredMedia {
@@ -29,6 +32,8 @@ pub struct UnansweredMedia {
     /// The terms of the media, and the source address of their signalling.
     terms: Option<(MediaTerms, IpAddr)>,
     resampler: Resampler,
+    /// Frames of zeros in a row.
+    zeros: u32,
 }
 
 impl UnansweredMedia {
@@ -45,6 +50,8 @@ impl UnansweredMedia {
             caller,
             terms: None,
             resampler: Resampler::from_16_to_24(),
+            // Silence before the first sound does not replace the ring tone.
+            zeros: ZEROS_MAX,
         }
     }
 
@@ -91,6 +98,12 @@ impl UnansweredMedia {
         else {
             return;
         };
+        let is_silent = samples.iter().all(|sample| *sample == 0);
+        self.zeros = if is_silent { self.zeros + 1 } else { 0 };
+        if self.zeros > ZEROS_MAX {
+            self.zeros = ZEROS_MAX;
+            return;
+        }
         let mut said = Vec::new();
         self.resampler.run(&samples, &mut said);
         // A gap is better than a queue.

@@ -258,7 +258,7 @@ impl MediaTask {
             Control::Begin => {}
             Control::Key(key) => return self.pressed(key, key_dedup::KeySource::Signalling),
             Control::Ring(rings) => self.stream.ring(rings),
-            Control::Early(samples) => self.stream.say_live(&samples),
+            Control::Early(samples) => self.stream.say_early(&samples),
             Control::Join(speech, events) => {
                 self.stream.ring(false);
                 (self.speech, self.events) = (speech, events);

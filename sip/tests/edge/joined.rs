@@ -70,6 +70,26 @@ async fn early_media_ends_with_the_call_of_the_caller() {
     tokio::join!(caller.ends(), person.ends());
 }
 
+/// One stray packet must not take the ring tone away for the rest of the ringing.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ring_tone_returns_when_early_media_ends() {
+    let (_bench, mut phone) = transfers().await;
+    let caller = PhoneMedia::new().await;
+    let mut person = PhoneMedia::new().await.higher();
+    phone.call("", &pcma(caller.port())).await;
+    let invite = phone.expect("INVITE ").await;
+    let sdp = pcma(person.port());
+    let progress = phone.response(&invite, "183 Session Progress", "person", &sdp);
+    phone.send(&progress).await;
+    while caller.pitch_of(1).await < 12 {
+        person.send(&invite).await;
+    }
+    caller.falls_silent().await;
+    caller.forgets();
+    caller.hears_a_tone(425).await;
+    phone.hang_up().await;
+}
+
 /// A proxy that tries one phone after the other passes on the 183 of each.
 #[tokio::test(flavor = "multi_thread")]
 async fn early_media_goes_to_the_phone_that_rang_last() {

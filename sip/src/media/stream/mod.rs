@@ -395,6 +395,12 @@ impl MediaStream {
         self.sender.playout.say_live(samples);
     }
 
+    /// Queues early media of a leg that is called. The ring tone waits until about 1 s after it, so that no tone sounds in its gaps.
+    pub fn say_early(&mut self, samples: &[i16]) {
+        self.sender.hold_ring_tone();
+        self.say_live(samples);
+    }
+
     /// Begins or ends the ring tone, which sounds whenever no speech is played.
     pub fn ring(&mut self, rings: bool) {
         self.sender.ring_tone = rings.then(RingTone::default);

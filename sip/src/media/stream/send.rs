@@ -21,6 +21,8 @@ const FRAME_MS: u64 = 20;
 const EARLY_MS: u64 = 5;
 /// Frames that a late tick catches up; older ones are skipped.
 const CATCH_UP: u64 = 5;
+/// Frames without a ring tone after early media.
+const RING_TONE_HOLD: u32 = 50;
 
 #[derive(Debug)]
 enum Encoder {
@@ -64,6 +66,8 @@ pub struct MediaSender {
     pub presses: KeySender,
     /// Played while no speech is.
     pub ring_tone: Option<RingTone>,
+    /// Frames for which the ring tone still waits.
+    ring_tone_hold: u32,
     encoder: Encoder,
     ssrc: u32,
     sequence: u16,
@@ -85,6 +89,7 @@ impl MediaSender {
             playout: Playout::new(rate(codec)),
             presses: KeySender::default(),
             ring_tone: None,
+            ring_tone_hold: 0,
             encoder: Encoder::new(codec)?,
             ssrc: seed.ssrc,
             sequence: seed.sequence,
@@ -105,6 +110,11 @@ impl MediaSender {
         self.clock = clock(codec);
         self.begins = true;
         Ok(())
+    }
+
+    /// Lets the ring tone wait for a second.
+    pub fn hold_ring_tone(&mut self) {
+        self.ring_tone_hold = RING_TONE_HOLD;
     }
 
     pub fn ssrc(&self) -> u32 {
@@ -159,7 +169,9 @@ impl MediaSender {
         let passed = |mark| heard.push(StreamEvent::Played(mark));
         let speaks = self.playout.speaks();
         self.playout.frame(&mut self.frame, passed);
-        if let Some(tone) = self.ring_tone.as_mut().filter(|_| !speaks) {
+        let waits = speaks || self.ring_tone_hold > 0;
+        self.ring_tone_hold = self.ring_tone_hold.saturating_sub(1);
+        if let Some(tone) = self.ring_tone.as_mut().filter(|_| !waits) {
             tone.add_to(&mut self.frame);
         }
         let events = terms.send_events;

@@ -49,3 +49,18 @@ fn the_ring_tone_waits_for_the_end_of_a_sentence_and_ends_when_told() {
     let after = sent(&mut ours, 5_480..16_000);
     assert!(after.iter().all(|frame| is_silent(frame)));
 }
+
+#[test]
+fn the_ring_tone_stays_out_of_the_gaps_of_early_media() {
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    ours.ring(true);
+    let tones = |frames: Vec<Vec<i16>>| frames.iter().filter(|frame| !is_silent(frame)).count();
+    assert!(tones(sent(&mut ours, 0..100)) > 3);
+    // Silence, so that only the tone is loud. The network loses half of it.
+    for n in 0..20 {
+        ours.say_early(&[0; 480]);
+        assert_eq!(tones(sent(&mut ours, 100 + n * 40..140 + n * 40)), 0, "{n}");
+    }
+    assert_eq!(tones(sent(&mut ours, 900..1_800)), 0);
+    assert!(tones(sent(&mut ours, 1_800..7_000)) > 40);
+}
