@@ -53,6 +53,11 @@ impl TonePair {
 }
 
 impl ToneDetector {
+    /// Skips a loss. A block begins behind it, so that the cross-fade there spoils one block and not two, which would end a key.
+    pub fn skip(&mut self) {
+        self.pending.clear();
+    }
+
     /// Adds samples of 16 kHz, and reports the keys that they press.
     pub fn hear(&mut self, samples: &[i16], mut press: impl FnMut(char)) {
         self.pending.extend_from_slice(samples);

@@ -30,6 +30,8 @@ const FRAME_MS: u64 = 20;
 const FILL_MAX: u64 = 5;
 /// The longest concealment of one loss.
 const CONCEAL_MAX_MS: u64 = 60;
+/// The silence between two packets that the key detector hears; enough to end a key.
+const SILENCE_MAX_MS: u64 = 60;
 /// A new source replaces the old one only after the old one was silent for this long.
 const SUCCESSION_MS: u64 = 60;
 /// The largest step of sequence numbers within one stream.
@@ -376,16 +378,30 @@ impl MediaReceiver {
             Some(kind @ (PayloadKind::G711(_) | PayloadKind::G722 | PayloadKind::Opus)) => kind,
             Some(PayloadKind::ComfortNoise) | None => return,
         };
-        if let (true, Some(expected)) = (gap, self.expected) {
+        let missing_ms = self.expected.map_or(0, |expected| {
             let missing = header.timestamp.wrapping_sub(expected) as i32;
-            let missing_ms = u64::try_from(missing).unwrap_or(0) / u64::from(self.clock / 1_000);
+            u64::try_from(missing).unwrap_or(0) / u64::from(self.clock / 1_000)
+        });
+        let hears_tones = terms.events.is_none() && !terms.held();
+        if gap && self.expected.is_some() {
             let ms = missing_ms
                 .saturating_sub(self.filled_ms)
                 .min(CONCEAL_MAX_MS);
             self.decoder.conceal(ms, payload, &mut self.pending);
+            self.tones.skip();
+        } else if hears_tones && self.filled_ms > 0 {
+            // Nothing was lost, so the other side was silent for this time, which ends a key.
+            let silent = missing_ms.min(SILENCE_MAX_MS) as usize;
+            let press = |key| heard.push(StreamEvent::Key(key));
+            self.tones.hear(&vec![0; 16 * silent], press);
         }
         let before = self.pending.len();
         self.decoder.decode(kind, payload, &mut self.pending);
+        // Concealed and filled-in samples are not from the other side: they would end a key, which then counted twice.
+        if hears_tones {
+            let press = |key| heard.push(StreamEvent::Key(key));
+            self.tones.hear(&self.pending[before..], press);
+        }
         let lasts = (self.pending.len() - before) as u32 / 16 * (self.clock / 1_000);
         self.expected = Some(header.timestamp.wrapping_add(lasts));
         self.fill_ms = Some(now_ms + PATIENCE_MS);
@@ -400,10 +416,6 @@ impl MediaReceiver {
             for frame in self.pending[..whole].chunks_exact(FRAME) {
                 let change = self.activity.hear(frame);
                 heard.push(StreamEvent::Audio(frame.to_vec()));
-                if terms.events.is_none() {
-                    let press = |key| heard.push(StreamEvent::Key(key));
-                    self.tones.hear(frame, press);
-                }
                 heard.extend(change.map(|change| match change {
                     VoiceChange::Started => StreamEvent::VoiceStarted,
                     VoiceChange::Ended => StreamEvent::VoiceEnded,

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::{Channel, LOST_MS, MediaStream, RtpSeed, StreamEvent};
 use crate::{
     media::{
+        g711::Law,
         rtp::{self, Header},
         sdp::{EventFormat, MediaDirection, MediaTerms, clock},
         srtp::{Crypto, MasterKey, Suite},
@@ -295,6 +296,65 @@ fn keys_are_heard_once() {
             StreamEvent::Key('#')
         ]
     );
+}
+
+#[expect(clippy::float_arithmetic, reason = "the tones are sines")]
+/// The keys in 400 ms of the tones of "5", without the lost packets. From `late` on they come 300 ms late. `jump`: the pause in
+/// the timestamps in the middle.
+fn keys_in_tones(lost: std::ops::Range<usize>, late: usize, jump: u32) -> String {
+    let at = |n: usize| {
+        let sine =
+            |hertz: f64| 6_000.0 * (std::f64::consts::TAU * hertz * n as f64 / 8_000.0).sin();
+        (sine(770.0) + sine(1_336.0)) as i16
+    };
+    let samples: Vec<i16> = (0..3_200).map(at).collect();
+    let mut terms = terms(Codec::Pcma, THERE);
+    terms.events = None;
+    let mut ours = stream(terms, 5);
+    let (mut heard, mut now) = (Vec::new(), 1_000);
+    for (n, samples) in samples.chunks(160).enumerate() {
+        if n == late {
+            for _ in 0..15 {
+                now += 20;
+                heard.extend(tick(&mut ours, now).1);
+            }
+        }
+        let mut payload = Vec::new();
+        Law::A.encode(samples, &mut payload);
+        let mut packet = packet(n as u16, 8, &payload);
+        if n >= late {
+            let timestamp = n as u32 * 160 + jump * 8;
+            packet[4..8].copy_from_slice(&timestamp.to_be_bytes());
+        }
+        if !lost.contains(&n) {
+            heard.extend(give(&mut ours, &packet, now));
+        }
+        now += 20;
+        heard.extend(tick(&mut ours, now).1);
+    }
+    for _ in 0..20 {
+        now += 20;
+        heard.extend(tick(&mut ours, now).1);
+    }
+    let keys = heard.iter().filter_map(|heard| match heard {
+        StreamEvent::Key(key) => Some(*key),
+        _ => None,
+    });
+    keys.collect()
+}
+
+#[test]
+fn a_key_in_tones_counts_once_though_packets_are_lost_or_late() {
+    assert_eq!(keys_in_tones(0..0, 99, 0), "5");
+    for first in 3..15 {
+        for count in 1..5 {
+            let keys = keys_in_tones(first..first + count, 99, 0);
+            assert_eq!(keys, "5", "{count} lost from {first}");
+        }
+        assert_eq!(keys_in_tones(0..0, first, 0), "5", "{first} is late");
+        let twice = keys_in_tones(0..0, first, 300);
+        assert_eq!(twice, "55", "silence was suppressed before {first}");
+    }
 }
 
 #[test]
