@@ -138,9 +138,12 @@ impl Playout {
         !self.paused && !self.waiting.is_empty()
     }
 
-    /// Queues samples of 24 kHz.
+    /// Queues samples of 24 kHz. They replace live audio that waits, and only they count as played.
     pub fn say(&mut self, samples: &[i16]) {
-        self.is_live = false;
+        if std::mem::take(&mut self.is_live) {
+            self.drop_waiting();
+            self.played = 0;
+        }
         self.queue(samples);
     }
 
@@ -207,7 +210,17 @@ impl Playout {
 
     /// Flushes the queue and returns how many milliseconds were played before. Ends a pause.
     pub fn flush(&mut self, mut gone: impl FnMut(u64)) -> u64 {
-        if !self.paused && !self.quiet {
+        self.drop_waiting();
+        self.marks.drain(..).for_each(|(_, mark)| gone(mark));
+        self.paused = false;
+        let played_ms = self.played / self.rate.per_ms() as u64;
+        self.played = 0;
+        played_ms
+    }
+
+    /// Drops what waits, and fades out what is being played.
+    fn drop_waiting(&mut self) {
+        if !self.paused && !self.quiet && !self.waiting.is_empty() {
             let rest = self.waiting.len().min(self.rate.fade());
             self.tail.clear();
             self.waiting.take(rest, &mut self.tail);
@@ -218,14 +231,9 @@ impl Playout {
         self.left += self.waiting.len() as u64;
         self.waiting = SampleQueue::default();
         self.prebuffer = 0;
-        self.marks.drain(..).for_each(|(_, mark)| gone(mark));
-        self.paused = false;
         if let Some(resampler) = &mut self.resampler {
             resampler.reset();
         }
-        let played_ms = self.played / self.rate.per_ms() as u64;
-        self.played = 0;
-        played_ms
     }
 
     /// Puts the next 20 ms into `out`, and reports the marks that are passed.

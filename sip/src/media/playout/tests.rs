@@ -221,6 +221,28 @@ fn live_audio_does_not_cut_a_sentence_short() {
 }
 
 #[test]
+fn speech_replaces_live_audio_and_counts_alone() {
+    for rate in RATES {
+        let mut playout = Playout::new(rate);
+        let mut heard = Vec::new();
+        for _ in 0..10 {
+            playout.say_live(&level(20));
+            heard.extend(frame(&mut playout).0);
+        }
+        playout.say(&vec![-10_000; 24 * 200]);
+        for _ in 0..5 {
+            heard.extend(frame(&mut playout).0);
+        }
+        let end = &heard[9 * rate.frame()..11 * rate.frame()];
+        assert!(steepest(end) < 1_000, "{rate:?}: a click");
+        let is_said = |sample: &i16| (-10_100..-9_900).contains(sample);
+        assert!(heard[12 * rate.frame()..].iter().all(is_said), "{rate:?}");
+        let played_ms = playout.flush(|_| {});
+        assert!((80..=85).contains(&played_ms), "{rate:?}: {played_ms} ms");
+    }
+}
+
+#[test]
 fn live_audio_that_comes_unevenly_has_no_gaps() {
     let mut playout = Playout::new(PlayoutRate::Narrow);
     let mut heard = Vec::new();
