@@ -14,6 +14,9 @@ use crate::{
 
 /// Any port will do to look up a route; this one is for nothing (RFC 863).
 const DISCARD_PORT: u16 = 9;
+/// Addresses for documentation (RFC 5737, RFC 3849), to which the default route leads.
+const ANYWHERE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const ANYWHERE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
 impl Shared {
     /// Host and port at which a peer reaches us, for the transport and address family of this flow.
@@ -66,7 +69,7 @@ impl Shared {
         let is_other = |named: &IpAddr| named.is_ipv4() != local.is_ipv4();
         let other = named
             .filter(is_other)
-            .and_then(|named| source_for(named).ok());
+            .and_then(|named| source_for(reachable(named)).ok());
         self.public_for(other.unwrap_or(local))
     }
 
@@ -91,6 +94,15 @@ impl Shared {
         request.headers.push_front("Via", &via);
         request.headers.push("User-Agent", self.user_agent.product);
         request
+    }
+}
+
+/// An address for a route look-up; an unspecified one would lead to this machine.
+fn reachable(named: IpAddr) -> IpAddr {
+    match named {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => ANYWHERE_V4.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => ANYWHERE_V6.into(),
+        named => named,
     }
 }
 

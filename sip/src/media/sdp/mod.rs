@@ -160,14 +160,13 @@ pub fn clock(codec: Codec) -> u32 {
     }
 }
 
-/// The address in an offer of audio, if media can be sent there.
+/// The address in an offer of audio. It may be unspecified, for a call that begins on hold.
 pub fn named_address(offer: &[u8]) -> Option<IpAddr> {
     let text = String::from_utf8_lossy(offer);
     let offer = Description::read(&text).ok()?;
     let mut streams = offer.media.iter();
     let audio = streams.find(|media| media.kind == "audio" && media.port != 0)?;
-    let address = audio.address.or(offer.address).flatten()?;
-    (!address.is_unspecified()).then_some(address)
+    audio.address.or(offer.address).flatten()
 }
 
 /// Answers an offer.
@@ -245,7 +244,7 @@ fn take(
         media.address.or(whole.address).flatten().ok_or_else(|| {
             impossible("no address that can be sent to (c=) stands with the audio")
         })?;
-    if !address.is_unspecified() && address.is_ipv4() != local.address.is_ipv4() {
+    if address.is_ipv4() != local.address.is_ipv4() {
         return Err(other_family(local.address));
     }
     let (codec, format) = codec(media, local).ok_or_else(|| no_codec(local))?;
