@@ -3,7 +3,7 @@
 //! The library keeps state for every source that it sees, and updates its replay window before it has authenticated a packet. So
 //! here each source has its own context, kept only after its first authentic packet, and their number is limited.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::VecDeque, fmt};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use webrtc_srtp::{context::Context, option, protection_profile::ProtectionProfile};
@@ -15,12 +15,16 @@ const MASTER_BYTES: usize = 30;
 /// The longest authentication tag, and the index of an SRTCP packet.
 const TAG_MAX: usize = 10;
 const INDEX_BYTES: usize = 4;
+/// The bit before the index that says that the packet is encrypted.
+const ENCRYPTED: u32 = 0x8000_0000;
 /// The longest MKI (RFC 4568, 9.2).
 const MKI_MAX: usize = 128;
 /// Packets that may come late (RFC 3711 requires 64 or more).
 const REPLAY_WINDOW: usize = 128;
 /// Sources whose state is kept; one more replaces the one that was silent for the longest.
-const SOURCES_MAX: usize = 8;
+const SOURCES_MAX: usize = 64;
+/// Replaced sources whose last numbers are kept, so that their recorded packets do not open again.
+const FORGOTTEN_MAX: usize = 1_024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suite {
@@ -156,7 +160,69 @@ pub struct SrtpSession {
     crypto: Crypto,
     outgoing: Context,
     /// Authenticated sources, the last heard last.
-    sources: Vec<(u32, Context)>,
+    sources: Vec<Source>,
+    /// Replaced sources with their last numbers, the last replaced last.
+    forgotten: VecDeque<(u32, LastNumbers)>,
+}
+
+/// The state of one source.
+struct Source {
+    ssrc: u32,
+    context: Context,
+    last: LastNumbers,
+    /// The last numbers when it was forgotten. No packet up to them opens.
+    floor: LastNumbers,
+}
+
+/// The number of a packet.
+#[derive(Debug, Clone, Copy)]
+enum PacketNumber {
+    Rtp(u16),
+    Rtcp(u32),
+}
+
+/// The highest numbers of a source's authentic packets.
+#[derive(Debug, Clone, Copy, Default)]
+struct LastNumbers {
+    /// With the roll-over counter in the upper half.
+    rtp: Option<u32>,
+    rtcp: Option<u32>,
+}
+
+impl LastNumbers {
+    /// The whole number of a packet that comes after these (RFC 3711, appendix A).
+    fn whole(self, number: PacketNumber) -> u32 {
+        match (number, self.rtp) {
+            (PacketNumber::Rtcp(index), _) => index,
+            (PacketNumber::Rtp(sequence), None) => sequence.into(),
+            (PacketNumber::Rtp(sequence), Some(last)) => {
+                let step = sequence.wrapping_sub(last as u16) as i16;
+                last.wrapping_add_signed(step.into())
+            }
+        }
+    }
+
+    fn of(&mut self, number: PacketNumber) -> &mut Option<u32> {
+        match number {
+            PacketNumber::Rtp(_) => &mut self.rtp,
+            PacketNumber::Rtcp(_) => &mut self.rtcp,
+        }
+    }
+
+    /// True for a packet behind the floor, below which recorded packets are. The library cannot be told a roll-over counter, so a
+    /// source does not go on behind its floor once its sequence numbers have wrapped.
+    fn is_after(self, mut floor: Self, number: PacketNumber) -> bool {
+        let whole = self.whole(number);
+        let is_rtp = matches!(number, PacketNumber::Rtp(_));
+        let has_wrapped = is_rtp && self.rtp == floor.rtp && whole > u16::MAX.into();
+        !has_wrapped && Some(whole) > *floor.of(number)
+    }
+
+    fn count(&mut self, number: PacketNumber) {
+        let whole = self.whole(number);
+        let last = self.of(number);
+        *last = (*last).max(Some(whole));
+    }
 }
 
 impl fmt::Debug for SrtpSession {
@@ -177,6 +243,7 @@ impl SrtpSession {
             crypto,
             outgoing,
             sources: Vec::new(),
+            forgotten: VecDeque::new(),
         })
     }
 
@@ -192,6 +259,7 @@ impl SrtpSession {
         }
         if !theirs {
             self.sources.clear();
+            self.forgotten.clear();
         }
         self.crypto = crypto.clone();
         Ok(())
@@ -224,11 +292,13 @@ impl SrtpSession {
         let packet = packet.as_ref();
         let whole =
             rtp::payload_at(packet).is_ok_and(|at| at + self.crypto.suite.tag() <= packet.len());
-        let ssrc = rtp::header(packet).map(|header| header.ssrc);
-        let (true, Ok(ssrc)) = (whole, ssrc) else {
+        let (true, Ok(header)) = (whole, rtp::header(packet)) else {
             return false;
         };
-        self.with_source(ssrc, out, |context| context.decrypt_rtp(packet).ok())
+        let number = PacketNumber::Rtp(header.sequence);
+        self.with_source(header.ssrc, number, out, |context| {
+            context.decrypt_rtp(packet).ok()
+        })
     }
 
     /// Decrypts RTCP into `out`; false if it is not authentic, or a replay.
@@ -241,11 +311,17 @@ impl SrtpSession {
             return false;
         }
         // The library does not check the tag if this bit says that nothing is encrypted, which is never negotiated.
-        if packet[packet.len() - TAG_MAX - INDEX_BYTES] & 0x80 == 0 {
+        let at = packet.len() - TAG_MAX - INDEX_BYTES;
+        let index =
+            u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+        if index & ENCRYPTED == 0 {
             return false;
         }
         let ssrc = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
-        self.with_source(ssrc, out, |context| context.decrypt_rtcp(packet).ok())
+        let number = PacketNumber::Rtcp(index & !ENCRYPTED);
+        self.with_source(ssrc, number, out, |context| {
+            context.decrypt_rtcp(packet).ok()
+        })
     }
 
     /// Removes the MKI, which the library does not know and which is not authenticated (RFC 3711, 3.1).
@@ -262,29 +338,23 @@ impl SrtpSession {
     fn with_source<B: AsRef<[u8]>>(
         &mut self,
         ssrc: u32,
+        number: PacketNumber,
         out: &mut Vec<u8>,
         open: impl FnOnce(&mut Context) -> Option<B>,
     ) -> bool {
-        let known = self.sources.iter().position(|(source, _)| *source == ssrc);
+        let known = self.sources.iter().position(|source| source.ssrc == ssrc);
         let opened = match known {
             Some(at) => {
-                let opened = open(&mut self.sources[at].1);
+                let source = &mut self.sources[at];
+                let is_after = source.last.is_after(source.floor, number);
+                let opened = is_after.then(|| open(&mut source.context)).flatten();
                 if opened.is_some() {
+                    source.last.count(number);
                     self.sources[at..].rotate_left(1);
                 }
                 opened
             }
-            None => {
-                let context = self.crypto.theirs.context(self.crypto.suite);
-                context.ok().and_then(|mut context| {
-                    let opened = open(&mut context)?;
-                    if self.sources.len() == SOURCES_MAX {
-                        self.sources.remove(0);
-                    }
-                    self.sources.push((ssrc, context));
-                    Some(opened)
-                })
-            }
+            None => self.open_new(ssrc, number, open),
         };
         let Some(bytes) = opened else {
             return false;
@@ -292,6 +362,39 @@ impl SrtpSession {
         out.clear();
         out.extend_from_slice(bytes.as_ref());
         true
+    }
+
+    /// Opens the packet of a source without a context. A forgotten one goes on behind its last packet.
+    fn open_new<B>(
+        &mut self,
+        ssrc: u32,
+        number: PacketNumber,
+        open: impl FnOnce(&mut Context) -> Option<B>,
+    ) -> Option<B> {
+        let forgotten = self.forgotten.iter().position(|(it, _)| *it == ssrc);
+        let mut last = forgotten.map_or(LastNumbers::default(), |at| self.forgotten[at].1);
+        let floor = last;
+        if !last.is_after(floor, number) {
+            return None;
+        }
+        let mut context = self.crypto.theirs.context(self.crypto.suite).ok()?;
+        let opened = open(&mut context)?;
+        last.count(number);
+        forgotten.and_then(|at| self.forgotten.remove(at));
+        if self.sources.len() == SOURCES_MAX {
+            let oldest = self.sources.remove(0);
+            if self.forgotten.len() == FORGOTTEN_MAX {
+                self.forgotten.pop_front();
+            }
+            self.forgotten.push_back((oldest.ssrc, oldest.last));
+        }
+        self.sources.push(Source {
+            ssrc,
+            context,
+            last,
+            floor,
+        });
+        Some(opened)
     }
 }
 

@@ -221,6 +221,70 @@ fn every_source_is_heard_and_the_one_silent_for_the_longest_is_forgotten() {
     assert_eq!(theirs.sources.len(), SOURCES_MAX);
 }
 
+#[test]
+fn a_forgotten_source_goes_on_and_its_recorded_packets_do_not_open() {
+    let (mut ours, mut theirs) = pair(Suite::Sha1_80);
+    let mut out = Vec::new();
+    let mut sent = |ssrc, sequence| {
+        let mut sent = packet(ssrc, sequence);
+        ours.protect(&mut sent).expect("protected");
+        sent
+    };
+    let recorded: Vec<_> = (1..20).map(|sequence| sent(7, sequence)).collect();
+    for packet in &recorded {
+        assert!(theirs.open(packet, &mut out));
+    }
+    // The sequence numbers of this one wrap.
+    let wrapped: Vec<_> = [65_000, 65_500, 100].map(|at| sent(8, at)).into();
+    for packet in &wrapped {
+        assert!(theirs.open(packet, &mut out));
+    }
+    for ssrc in 100..100 + SOURCES_MAX as u32 {
+        assert!(theirs.open(&sent(ssrc, 1), &mut out));
+    }
+    for packet in recorded.iter().chain(&wrapped) {
+        assert!(!theirs.open(packet, &mut out), "recorded");
+    }
+    assert!(theirs.open(&sent(7, 20), &mut out), "it goes on");
+    assert!(theirs.open(&sent(7, 22), &mut out));
+    assert!(theirs.open(&sent(7, 21), &mut out), "late");
+    for packet in recorded.iter().chain(&wrapped) {
+        assert!(!theirs.open(packet, &mut out), "recorded");
+    }
+}
+
+#[test]
+fn recorded_reports_of_a_forgotten_source_do_not_open() {
+    let (mut ours, mut theirs) = pair(Suite::Sha1_80);
+    let mut out = Vec::new();
+    let ours_crypto = ours.crypto.clone();
+    let mut sent = |ssrc| {
+        let mut sent = Vec::new();
+        rtcp::report(ssrc, 1, None, None, &mut sent);
+        ours.protect_report(&mut sent).expect("protected");
+        sent
+    };
+    let recorded = sent(7);
+    assert!(theirs.open_report(&recorded, &mut out));
+    let mut wrapping = SrtpSession::new(ours_crypto).expect("a session");
+    let wrapped = [100, 32_800, 65_500, 50].map(|sequence| {
+        let mut sent = packet(7, sequence);
+        wrapping.protect(&mut sent).expect("protected");
+        assert!(theirs.open(&sent, &mut out));
+        sent
+    });
+    for ssrc in 100..100 + SOURCES_MAX as u32 {
+        assert!(theirs.open_report(&sent(ssrc), &mut out));
+    }
+    assert!(!theirs.open_report(&recorded, &mut out), "recorded");
+    assert!(theirs.open_report(&sent(7), &mut out), "it goes on");
+    assert!(!theirs.open_report(&recorded, &mut out), "recorded");
+    // Nor do recorded packets, after this report.
+    for packet in &wrapped {
+        assert!(!theirs.open(packet, &mut out), "recorded");
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100), text in ".{0,120}") {
