@@ -95,7 +95,7 @@ async fn a_longer_session_timer_is_agreed_to_once() {
         let refused = phone.response(invite, "422 Session Interval Too Small", "person", "");
         refused.replace("Contact:", "Min-SE: 3600\r\nContact:")
     };
-    // Who is called refreshes.
+    // The called side refreshes.
     assert_eq!(
         header(&invite, "Session-Expires"),
         Some("1800;refresher=uas")
