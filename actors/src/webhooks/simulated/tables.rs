@@ -8,7 +8,10 @@ use std::{
 use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
 use crate::{
-    events::{outbox::Dispatch, sequences::LogPlace},
+    events::{
+        outbox::{AHEAD_MS_MAX, Dispatch},
+        sequences::LogPlace,
+    },
     runtime::simulated::tables::{CursorRow, DeliveryRow, DeliveryState, Flaw, Tables},
     webhooks::{
         retry::AttemptVerdict,
@@ -200,7 +203,8 @@ pub(super) fn due_rows(
     let is_due = |id: DeliveryId, row: &DeliveryRow| {
         row.webhook == refill.webhook
             && row.state == DeliveryState::Pending
-            && row.next_attempt_at <= now
+            && row.next_attempt_at <= now.plus_ms(AHEAD_MS_MAX)
+            && (row.next_attempt_at <= now || row.attempts == 0)
             && !refill.known.contains(&id)
     };
     let mut picked: Vec<(&DeliveryId, &DeliveryRow)> = tables
