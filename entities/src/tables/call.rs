@@ -60,8 +60,8 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// Running calls: those in the partition of running calls on PostgreSQL, and in partial indexes on SQLite. The column `outcome` is made from `status` by the database, and is
-/// read by conditions only.
+/// Running calls: a partition on PostgreSQL, partial indexes on SQLite. The column `outcome` is made from `status` by the
+/// database, and is read by conditions only.
 pub fn unfinished() -> SimpleExpr {
     Expr::cust("outcome IS NULL")
 }

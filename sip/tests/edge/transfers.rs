@@ -85,13 +85,7 @@ async fn a_person_is_called_after_a_refer_that_fails() {
         ("202 Accepted", Some("503 Service Unavailable")),
     ] {
         let bench = TestEdge::new(transferring()).await;
-        let mut phone = ScriptedPhone::udp(bench.udp()).await;
-        phone.call(REFERS, &offer(40_000)).await;
-        let refer = phone.expect("REFER ").await;
-        phone.answer(&refer, answer).await;
-        if let Some(told) = told {
-            notify(&mut phone, told).await;
-        }
+        let mut phone = refuses_refer(&bench, answer, told).await;
         phone.expect("INVITE sip:+62811111@").await;
         let told = |event: &LegEvent| matches!(event, LegEvent::Transfer(_));
         assert!(!bench.call().events.iter().any(told));
@@ -110,13 +104,7 @@ async fn a_person_who_declines_is_not_called_again() {
         ("202 Accepted", Some("603 Decline"), 603),
     ] {
         let bench = TestEdge::new(transferring()).await;
-        let mut phone = ScriptedPhone::udp(bench.udp()).await;
-        phone.call(REFERS, &offer(40_000)).await;
-        let refer = phone.expect("REFER ").await;
-        phone.answer(&refer, answer).await;
-        if let Some(told) = told {
-            notify(&mut phone, told).await;
-        }
+        let mut phone = refuses_refer(&bench, answer, told).await;
         let why = format!("the other side did not take the call (status {status})");
         let failed = LegEvent::Transfer(Err(why));
         eventually("the task hears", || bench.saw(&failed)).await;
@@ -146,6 +134,18 @@ async fn nobody_is_called_after_a_cancelled_refer() {
     let is_told = |event: &LegEvent| matches!(event, LegEvent::Transfer(_));
     assert!(!bench.call().events.iter().any(is_told));
     phone.hang_up().await;
+}
+
+/// A phone that has answered a REFER with this status, and then reported that one.
+async fn refuses_refer(bench: &TestEdge, answer: &str, told: Option<&str>) -> ScriptedPhone {
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call(REFERS, &offer(40_000)).await;
+    let refer = phone.expect("REFER ").await;
+    phone.answer(&refer, answer).await;
+    if let Some(told) = told {
+        notify(&mut phone, told).await;
+    }
+    phone
 }
 
 async fn hears_no_invite(phone: &mut ScriptedPhone) {
