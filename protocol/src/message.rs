@@ -1,7 +1,8 @@
 //! The messages of a bridge, as they are written.
 
 use dikala_entities::{
-    CallId, CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber, Speaker, TraceParent,
+    CallId, CallerNumber, ChannelKind, HangupInitiator, HangupReason, Millis, PhoneNumber, Speaker,
+    TraceParent,
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -65,6 +66,9 @@ pub struct IncomingCall {
     /// The called number.
     pub did: PhoneNumber,
     pub caller_number: CallerNumber,
+    /// Absent means a telephone call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelKind>,
     /// At most 16 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
@@ -101,6 +105,9 @@ pub enum CallReport {
         summary: String,
         turns: Vec<SpokenTurn>,
     },
+    /// A person has answered and is joined to the caller.
+    #[serde(rename = "call.transferred")]
+    Transferred { to: PhoneNumber },
     #[serde(rename = "call.hangup")]
     Hangup {
         reason: HangupReason,
@@ -165,17 +172,19 @@ pub enum MessageType {
     Answered,
     Function,
     Transcript,
+    Transferred,
     Hangup,
     Failed,
     Heartbeat,
 }
 
 impl MessageType {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Incoming,
         Self::Answered,
         Self::Function,
         Self::Transcript,
+        Self::Transferred,
         Self::Hangup,
         Self::Failed,
         Self::Heartbeat,
@@ -187,6 +196,7 @@ impl MessageType {
             Self::Answered => "call.answered",
             Self::Function => "call.function",
             Self::Transcript => "call.transcript",
+            Self::Transferred => "call.transferred",
             Self::Hangup => "call.hangup",
             Self::Failed => "call.failed",
             Self::Heartbeat => "heartbeat",
@@ -245,6 +255,7 @@ impl CallReport {
             Self::Answered => MessageType::Answered,
             Self::Function(_) => MessageType::Function,
             Self::Transcript { .. } => MessageType::Transcript,
+            Self::Transferred { .. } => MessageType::Transferred,
             Self::Hangup { .. } => MessageType::Hangup,
             Self::Failed { .. } => MessageType::Failed,
         }

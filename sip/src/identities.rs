@@ -6,37 +6,53 @@ use crate::{
     settings::{RegisterSettings, Trunk},
 };
 
+/// Called numbers of an INVITE that are tried, at most. Each costs a question to the call service.
+const FOUND_MAX: usize = 4;
 /// Headers with the called number, in order of preference, for a Request-URI without it.
 const CALLED: [&str; 3] = ["P-Called-Party-ID", "To", "Diversion"];
 
-/// The called number: the first usable one of the Request-URI and [`CALLED`].
+/// No header has a called number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoCalledNumber {
+    /// One has the beginning of a number.
+    Incomplete,
+    None,
+}
+
+/// The called numbers: the usable ones of the Request-URI and of [`CALLED`], in this order. The first that is a tenant's counts.
 ///
 /// A registrar puts our Contact, and so our account, into the Request-URI; elsewhere it stands where no number is known. So the
 /// account is no called number, except one that is mapped as an extension, and one like `+6221…`, which is a number of its own.
-pub fn called_number(request: &SipRequest, trunk: &Trunk) -> Number {
+pub fn called_numbers(request: &SipRequest, trunk: &Trunk) -> Result<Vec<String>, NoCalledNumber> {
     if let Some(number) = &trunk.number {
-        return Number::E164(number.clone());
+        return Ok(vec![number.clone()]);
     }
     let register = trunk.register.as_ref();
     let account = register.map(RegisterSettings::account);
     let of_uri = std::iter::once((request.uri.user.clone(), false));
     let named = CALLED.iter().flat_map(|name| users(request, name));
-    let mut number = Number::None;
+    let (mut found, mut missing) = (Vec::new(), NoCalledNumber::None);
     for (user, may_be_account) in of_uri.chain(named.map(|user| (user, true))) {
         let user = user.split(';').next().unwrap_or_default();
-        if let Some(number) = trunk.extensions.get(user) {
-            return Number::E164(number.clone());
-        }
-        if Some(user) == account && !(may_be_account && user.starts_with('+')) {
-            continue;
-        }
-        match numbers::e164(user, trunk.prefix.as_deref()) {
+        let number = match trunk.extensions.get(user) {
+            Some(number) => Number::E164(number.clone()),
+            None if Some(user) == account && !(may_be_account && user.starts_with('+')) => continue,
+            None => numbers::e164(user, trunk.prefix.as_deref()),
+        };
+        match number {
             Number::None => {}
-            Number::Incomplete => number = Number::Incomplete,
-            usable @ Number::E164(_) => return usable,
+            Number::Incomplete => missing = NoCalledNumber::Incomplete,
+            Number::E164(number) if found.contains(&number) => {}
+            Number::E164(number) => found.push(number),
+        }
+        if found.len() == FOUND_MAX {
+            break;
         }
     }
-    number
+    if found.is_empty() {
+        return Err(missing);
+    }
+    Ok(found)
 }
 
 /// The caller's number: the identity asserted by a trusted trunk, else the peer's From. Nobody's, if the caller withholds it.
@@ -109,53 +125,58 @@ mod tests {
         let party = ("P-Called-Party-ID", "<sip:+622150001000@ims>");
         let other = ("P-Called-Party-ID", "<sip:500@ims>");
         let diverted = ("Diversion", "<tel:+622150001000>;reason=unconditional");
-        let found = |number: &str| Number::E164(number.to_owned());
-        type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Number);
+        type Found = Result<Vec<String>, NoCalledNumber>;
+        let found = |number: &str| Found::Ok(vec![number.to_owned()]);
+        let both = |first: &str, other: &str| Found::Ok(vec![first.to_owned(), other.to_owned()]);
+        type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Found);
         let table: &[Case<'_>] = &[
             ("123456", &[to], found(did)),
             ("123456", &[account, party], found(did)),
             ("123456", &[account, diverted], found(did)),
-            ("123456", &[account], Number::None),
-            ("123456", &[], Number::None),
-            ("123456", &[to, other], found("+622150001500")),
-            ("02150001000", &[other], found(did)),
+            ("123456", &[account], Err(NoCalledNumber::None)),
+            ("123456", &[], Err(NoCalledNumber::None)),
+            ("123456", &[to, other], both("+622150001500", did)),
+            ("02150001000", &[other], both(did, "+622150001500")),
+            ("02150001000", &[other, to], both(did, "+622150001500")),
             ("ayu", &[to], found(did)),
             ("112", &[to], found(did)),
-            ("112", &[account], Number::None),
-            ("+6221", &[account], Number::Incomplete),
-            ("500", &[to], found("+622150001500")),
+            ("112", &[account], Err(NoCalledNumber::None)),
+            ("+6221", &[account], Err(NoCalledNumber::Incomplete)),
+            ("500", &[to], both("+622150001500", did)),
             ("500;ext=1", &[], found("+622150001500")),
             ("123456;tgrp=a", &[to], found(did)),
-            ("123456;tgrp=a", &[], Number::None),
+            ("123456;tgrp=a", &[], Err(NoCalledNumber::None)),
             // The customer number of another carrier is not +62654321.
             ("654321", &[to], found(did)),
-            ("654321", &[account], Number::None),
+            ("654321", &[account], Err(NoCalledNumber::None)),
             ("%2B622150001000", &[], found(did)),
         ];
         for (user, headers, expected) in table {
-            let number = called_number(&invite(user, headers), &registered("123456"));
+            let number = called_numbers(&invite(user, headers), &registered("123456"));
             assert_eq!(number, *expected, "{user} {headers:?}");
         }
         // An account that is a number in full is the called number if nothing else is named.
         let pilot = registered("+622150001000");
         let itself = ("To", "<sip:+622150001000@shop>");
-        let headers: [(&[(&str, &str)], &str); 2] =
-            [(&[itself], did), (&[itself, other], "+622150001500")];
+        let headers: [(&[(&str, &str)], Found); 2] = [
+            (&[itself], found(did)),
+            (&[itself, other], both("+622150001500", did)),
+        ];
         for (headers, expected) in headers {
-            let number = called_number(&invite(did, headers), &pilot);
-            assert_eq!(number, found(expected), "{headers:?}");
+            let numbers = called_numbers(&invite(did, headers), &pilot);
+            assert_eq!(numbers, expected, "{headers:?}");
         }
         // An account that the operator mapped is an extension.
         let headers: [&[(&str, &str)]; 2] = [&[], &[("To", "<sip:500;ext=1@shop>")]];
         for headers in headers {
-            let number = called_number(&invite("500", headers), &registered("500"));
+            let number = called_numbers(&invite("500", headers), &registered("500"));
             assert_eq!(number, found("+622150001500"), "{headers:?}");
         }
         let fixed = Trunk {
             number: Some(did.to_owned()),
             ..registered("123456")
         };
-        assert_eq!(called_number(&invite("ayu", &[]), &fixed), found(did));
+        assert_eq!(called_numbers(&invite("ayu", &[]), &fixed), found(did));
     }
 
     #[test]

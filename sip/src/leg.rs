@@ -15,8 +15,8 @@ pub const SPEECH_RATE: u32 = 24_000;
 pub struct OfferedCall {
     /// The edge's id of the call, 1 to 128 characters. A repeated id is the same call.
     pub id: String,
-    /// The called number, in E.164.
-    pub did: String,
+    /// Called numbers in E.164, at least one. The first that belongs to somebody counts.
+    pub dids: Vec<String>,
     /// The caller's number, in E.164 where known; 1 to 64 characters.
     pub caller: String,
     /// The name of the trunk that admitted the call.
@@ -57,7 +57,10 @@ pub enum Order {
     /// Sends 180 Ringing.
     Ring,
     /// Sends 200 OK; [`LegEvent::Answered`] follows.
-    Answer,
+    Answer {
+        /// The called number that counts. Persons see it.
+        did: String,
+    },
     Reject(CallRefusal),
     /// Pauses playback and keeps queued speech, because the caller seems to speak.
     Pause,
@@ -66,15 +69,15 @@ pub enum Order {
     /// Discards queued speech, that in the `speech` channel included, and ends a pause. [`LegEvent::Flushed`] says how much was
     /// played; no speech may be sent until then.
     Flush,
-    /// Connects the caller to a person; [`LegEvent::Transfer`] follows.
+    /// Connects the caller to a person; [`LegEvent::Transfer`] or [`LegEvent::Joined`] follows.
     Transfer {
         /// E.164.
         to: String,
-        /// Language of the sentence of [`crate::Edge::part`] while both are joined.
-        language: String,
     },
     /// Cancels the call to the person and reports no outcome. A peer that has accepted a REFER goes on by itself.
     CancelTransfer,
+    /// Plays this to the caller and to the person who are joined, at [`SPEECH_RATE`], in place of what they say to each other.
+    Announce(Vec<i16>),
     Hangup(HangupNote),
 }
 
@@ -116,8 +119,15 @@ pub enum LegEvent {
     },
     /// The caller holds the call (true: no media is expected) or resumes it.
     Held(bool),
-    /// The outcome of [`Order::Transfer`]; an error says why it failed.
+    /// The peer has connected the caller to the person itself, so this leg ends; an error says why the transfer failed.
     Transfer(Result<(), String>),
+    /// The person has answered, and both hear each other. Audio, keys and marks are reported no more.
+    Joined {
+        /// E.164.
+        to: String,
+    },
+    /// The person of a joined call has left, and the leg is gone.
+    Parted,
     HungUp,
     MediaLost,
     /// The leg failed and is gone; described for operators.

@@ -33,3 +33,4 @@ mod trunks;
 pub use self::edge::{
     Edge, RegistrationError, SipError, registrar, try_listen, try_registrar, try_rtp_ports,
 };
+pub use self::media::tones::warning_tone;

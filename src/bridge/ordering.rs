@@ -209,6 +209,10 @@ async fn carry_out(
                     at,
                     message_id: id.to_owned(),
                 },
+                CallReport::Transferred { to } => {
+                    tracing::debug!(%call, ?to, "a person has answered");
+                    CallInput::Joined { at }
+                }
                 CallReport::Transcript { summary, turns } => CallInput::Transcript {
                     at,
                     summary,

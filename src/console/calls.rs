@@ -205,6 +205,7 @@ fn facts(visit: &ConsoleView, call: &OperatorCall, names: &TenantNames) -> Marku
             dt { (visit.t("console-call")) } dd { code { (call.id) } br; span.muted { (bridge_call_id(visit, call)) } }
             dt { (visit.t("console-tenant")) } dd { (names.link(call.tenant_id)) }
             dt { (visit.t("console-from-to")) } dd { (numbers(call)) }
+            dt { (visit.t("console-channel")) } dd { code { (call.channel) } }
             dt { (visit.t("console-bridge")) } dd { a href={ "/bridges/" (call.bridge_id) } { code { (call.bridge_id) } } }
             dt { (visit.t("console-node")) } dd { (owner(visit, call)) }
             dt { (visit.t("console-agent")) }
@@ -214,6 +215,9 @@ fn facts(visit: &ConsoleView, call: &OperatorCall, names: &TenantNames) -> Marku
             }
             dt { (visit.t("console-started")) } dd { (visit.time(call.started_at)) }
             dt { (visit.t("console-answered")) } dd { (visit.time_or(call.answered_at, NONE)) }
+            @if let Some(at) = call.joined_at {
+                dt { (visit.t("console-joined")) } dd { (visit.time(at)) }
+            }
             dt { (visit.t("console-ended")) } dd { (visit.time_or(call.ended_at, NONE)) }
             dt { (visit.t("console-length")) } dd { (talk(visit, call)) }
             dt { (visit.t("console-last-heartbeat")) } dd { (visit.time(call.last_sign_at)) }

@@ -10,8 +10,8 @@ pub mod schema;
 use std::collections::BTreeMap;
 
 use dikala_entities::{
-    AgentId, AuditAction, BridgeId, CallId, CallStatus, CallerNumber, DeliveryStatus, EventId,
-    InstantOrDate, Interval, PhoneNumber, PhoneNumberId, Ranking, TenantId, WebhookId,
+    AgentId, AuditAction, BridgeId, CallId, CallStatus, CallerNumber, ChannelKind, DeliveryStatus,
+    EventId, InstantOrDate, Interval, PhoneNumber, PhoneNumberId, Ranking, TenantId, WebhookId,
     WebhookState,
 };
 use serde_json::{Map, Value, json};
@@ -344,6 +344,10 @@ fn parameter_of_whose(name: &str) -> Option<(&'static str, Value)> {
         "callerNumber" => (
             "Only calls of this caller.",
             to_value(&CallerNumber::schema()),
+        ),
+        "channel" => (
+            "Only calls over this channel.",
+            to_value(&ChannelKind::schema()),
         ),
         "tenantId" => ("Only what is this tenant's.", to_value(&TenantId::schema())),
         "bridgeId" => ("Only calls of this bridge.", to_value(&BridgeId::schema())),

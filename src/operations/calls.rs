@@ -6,8 +6,9 @@ pub mod filter;
 
 use dikala_actors::calls::{CallError, CallInput, TRANSFERS_MAX, versions};
 use dikala_entities::{
-    AgentId, AuditAction, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
-    OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, call, hangup_request, transcript,
+    AgentId, AuditAction, CallId, CallStatus, CallerNumber, ChannelKind, HangupInitiator,
+    HangupReason, Millis, OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, call,
+    hangup_request, transcript,
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, DerivePartialModel, EntityTrait,
@@ -46,8 +47,8 @@ const GO_BACK: &str =
 #[schema(as = Call, example = json!({
     "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6",
     "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3, "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890",
-    "direction": "inbound", "status": "ended", "startedAt": "2026-01-15T03:30:00.000Z",
-    "answeredAt": "2026-01-15T03:30:04.000Z", "endedAt": "2026-01-15T03:31:34.000Z", "durationSeconds": 94,
+    "channel": "phone", "direction": "inbound", "status": "ended", "startedAt": "2026-01-15T03:30:00.000Z",
+    "answeredAt": "2026-01-15T03:30:04.000Z", "joinedAt": null, "endedAt": "2026-01-15T03:31:34.000Z", "durationSeconds": 94,
     "talkTimeSeconds": 90, "hangupReason": "normal", "hangupInitiator": "caller",
     "transcriptSummary": "The caller asked for an appointment on Friday.", "aiCostIdr": 450,
     "metadata": {"campaign": "january"}
@@ -60,11 +61,14 @@ pub struct CallView {
     pub agent_version: Option<i64>,
     pub caller_number: CallerNumber,
     pub callee_number: PhoneNumber,
+    pub channel: ChannelKind,
     #[sea_orm(skip)]
     pub direction: CallDirection,
     pub status: CallStatus,
     pub started_at: Millis,
     pub answered_at: Option<Millis>,
+    /// When a person answered and was joined to the caller.
+    pub joined_at: Option<Millis>,
     pub ended_at: Option<Millis>,
     pub duration_seconds: Option<i64>,
     pub talk_time_seconds: Option<i64>,
@@ -323,6 +327,11 @@ async fn tell(context: &OperationContext, id: CallId, input: CallInput) -> Resul
         CallError::UnknownCall | CallError::UnknownNumber => ApiError::NotFound(Missing::Call),
         CallError::NotActive | CallError::InvalidTransition { .. } => ApiError::CallNotActive,
         CallError::TransferNotAllowed => ApiError::field(no_transfer().in_field("to")),
+        CallError::Joined => {
+            let sentence = "The caller is connected to a person already.";
+            let fault = ValueFault::sentence(FieldCode::NotAllowed, sentence);
+            ApiError::field(fault.in_field("to"))
+        }
         CallError::TooManyTransfers => {
             let sentence = format!(
                 "The call was transferred {TRANSFERS_MAX} times, the most that a call can be."

@@ -287,6 +287,7 @@ mod tests {
         });
         Incident::Reply(ServiceReply::Taken {
             call: CallId::new(Millis::from_i64(1)),
+            did: "+622150001000".parse().expect("a number"),
             agent: serde_json::from_value(reply).expect("an agent"),
         })
     }
@@ -306,6 +307,7 @@ mod tests {
         Incident::Reply(ServiceReply::Declined {
             message: MessageRef {
                 kind,
+                did: None,
                 invocation_id,
             },
             code: code.as_str().to_owned(),

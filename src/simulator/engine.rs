@@ -202,6 +202,7 @@ impl SimulatedCalls {
             bridge_call_id: bridge_call_id.clone(),
             did: did.clone(),
             caller_number: caller.parse().expect("a caller is any short text"),
+            channel: None,
             metadata: Some(Map::from_iter([(
                 "simulated".to_owned(),
                 Value::Bool(true),

@@ -9,7 +9,7 @@ use std::{
 use dikala_entities::{Millis, PhoneError};
 use dikala_protocol::{
     IncomingCall,
-    client::{Address, ServiceClient, WallClock},
+    client::{Address, OpenedCall, ServiceClient, WallClock},
 };
 use dikala_sip::{
     Edge, SipError,
@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     call::{self, CallCounters, CallRules, TaskDeps, unavailable},
     settings::{BridgeSettings, Voice, VoiceModel},
     trust::{Trust, TrustError},
-    voice::{Phrase, Provider, Scripted},
+    voice::{Provider, Scripted},
 };
 
 /// Calls that have come in and have no task yet.
@@ -148,23 +148,7 @@ impl TelephonyBridge {
             within,
         } = self;
         edge.drain();
-        let until = Instant::now() + within;
-        // Transferred callers are joined to a person through the edge, and calls that still run may be transferred.
-        let ended = async {
-            calls.finish(within).await;
-            let _ = timeout_at(until, edge.parted()).await;
-        };
-        let told = async {
-            sleep(in_peace(within)).await;
-            edge.part(until - LAST_STEPS.min(within), |language| {
-                Phrase::Sorry.spoken(language).1
-            });
-            std::future::pending().await
-        };
-        tokio::select! {
-            () = ended => {}
-            () = told => {}
-        }
+        calls.finish(within).await;
         // A reader of the statistics may hold the edge at this moment. It drops it, which closes the sockets.
         if let Some(edge) = Arc::into_inner(edge) {
             edge.close().await;
@@ -321,14 +305,21 @@ async fn accept(
     }
 }
 
-fn reported(call: &OfferedCall, now: Millis) -> Result<IncomingCall, PhoneError> {
-    Ok(IncomingCall {
+fn reported(call: &OfferedCall, now: Millis) -> Result<OpenedCall, PhoneError> {
+    let mut dids = call.dids.iter().map(|did| did.parse());
+    let incoming = IncomingCall {
         bridge_call_id: call.id.clone(),
-        did: call.did.parse()?,
+        did: dids.next().unwrap_or_else(|| "".parse())?,
         caller_number: call.caller.parse()?,
+        channel: None,
         metadata: Some(metadata(call)),
         at: Some(now),
         trace: None,
+    };
+    let other_dids = dids.collect::<Result<_, _>>()?;
+    Ok(OpenedCall {
+        incoming,
+        other_dids,
     })
 }
 
@@ -377,7 +368,7 @@ mod tests {
         let (orders, speech, events) = (mpsc::channel(1), mpsc::channel(1), mpsc::channel(1));
         let call = OfferedCall {
             id: "1@phone;p1".to_owned(),
-            did: "+622150001000".to_owned(),
+            dids: vec!["+622150001000".to_owned(), "+622150002000".to_owned()],
             caller: "anonymous".to_owned(),
             trunk: "here".to_owned(),
             sip_call_id: "1@phone".to_owned(),
@@ -389,7 +380,10 @@ mod tests {
                 events: events.1,
             },
         };
-        let report = reported(&call, Millis::from_i64(7)).expect("valid numbers");
+        let opened = reported(&call, Millis::from_i64(7)).expect("valid numbers");
+        let report = opened.incoming;
+        assert_eq!(report.did.as_str(), call.dids[0]);
+        assert_eq!(opened.other_dids[0].as_str(), call.dids[1]);
         assert_eq!(report.bridge_call_id, call.id);
         let expected = json!({ "sip": {
             "callId": "1@phone", "trunk": "here", "userAgent": null, "codec": "PCMA",

@@ -1,9 +1,9 @@
 //! Valid rows with neutral values, so that a test sets only what it is about.
 
 use dikala_entities::{
-    BridgeId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventId, EventKind, Millis,
-    OutboundUrl, PhoneNumberId, Secret, TenantId, UrlPolicy, Vault, WebhookId, agent, attempt,
-    call, delivery, event,
+    BridgeId, CallId, CallStatus, ChannelKind, DeliveryId, DeliveryStatus, EventId, EventKind,
+    Millis, OutboundUrl, PhoneNumberId, Secret, TenantId, UrlPolicy, Vault, WebhookId, agent,
+    attempt, call, delivery, event,
     webhook::{self, NewWebhook},
 };
 use sea_orm::{ActiveModelTrait, ConnectionTrait, EntityTrait, IntoActiveModel, ModelTrait};
@@ -41,9 +41,11 @@ pub fn call(tenant: TenantId, now: Millis) -> call::Model {
         agent_id: None,
         caller_number: "+6281298765432".parse().expect("a caller"),
         callee_number: "+622150001000".parse().expect("a number"),
+        channel: ChannelKind::Phone,
         status: CallStatus::Ringing,
         started_at: now,
         answered_at: None,
+        joined_at: None,
         ended_at: None,
         duration_seconds: None,
         talk_time_seconds: None,

@@ -42,8 +42,8 @@ async fn a_call_runs_from_ring_to_invoice(
     assert!(id.starts_with("call_") && id.len() == 31, "{id}");
     let ringing = json!({
         "id": id, "phoneNumberId": tenant.number, "agentId": tenant.agent, "agentVersion": 1,
-        "callerNumber": "+6281111111111", "calleeNumber": tenant.did, "direction": "inbound",
-        "status": "ringing", "startedAt": rang.text(), "answeredAt": null, "endedAt": null,
+        "callerNumber": "+6281111111111", "calleeNumber": tenant.did, "channel": "phone",
+        "direction": "inbound", "status": "ringing", "startedAt": rang.text(), "answeredAt": null, "joinedAt": null, "endedAt": null,
         "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null,
         "hangupInitiator": null, "transcriptSummary": null, "aiCostIdr": null,
         "metadata": {"campaign": {"id": 7}},

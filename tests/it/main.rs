@@ -27,6 +27,7 @@ mod health;
 mod hostile;
 mod hostile_bridge;
 mod init;
+mod joined;
 mod kills;
 mod large;
 mod listen;

@@ -10,7 +10,9 @@ use super::{
     machine::{DueAction, MachineState, Step},
     messages::{CallInput, CallReply, CallSnapshot},
     owned::OwnedCall,
-    steps::{answer::answer, commands, deadlines::carry_out, end, reopen::reopen, transcript},
+    steps::{
+        answer::answer, commands, deadlines::carry_out, end, join::join, reopen::reopen, transcript,
+    },
 };
 
 /// Time for a message about a call that the bridge does not list and may not know of yet.
@@ -144,9 +146,10 @@ impl CallDriver {
             CallInput::Reopen => return reopen(call).await,
             CallInput::Answered { at, message_id } => {
                 let step = call.state.answer(dated(at), now, &message_id);
-                let step = step.map_err(|refused| CallError::InvalidTransition {
-                    status: refused.status,
-                })?;
+                self.take(step?, None, None).await?;
+            }
+            CallInput::Joined { at } => {
+                let step = call.state.join(dated(at), now)?;
                 self.take(step, None, None).await?;
             }
             CallInput::Transcript { at, summary, turns } => {
@@ -193,6 +196,11 @@ impl CallDriver {
             Step::Repeat => Ok(()),
             Step::Answered(next) => {
                 answer(&mut self.call, *next).await?;
+                self.run_due().await;
+                Ok(())
+            }
+            Step::Joined(next) => {
+                join(&mut self.call, *next).await?;
                 self.run_due().await;
                 Ok(())
             }

@@ -3,6 +3,7 @@
 use dikala_entities::CallStatus;
 use sea_orm::DbErr;
 
+use super::machine::InvalidTransition;
 use crate::ledger::LedgerError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +20,8 @@ pub enum CallError {
     TransferNotAllowed,
     #[error("the call reached the maximum number of transfers")]
     TooManyTransfers,
+    #[error("the caller is connected to a person already")]
+    Joined,
     #[error("another node owns the call now; try again")]
     Moved,
     #[error("overloaded; nothing happened, try again")]
@@ -26,6 +29,12 @@ pub enum CallError {
     /// A lost commit may have happened. A repeat finds what it wrote.
     #[error("the database is unavailable; a repeat is safe")]
     Unavailable,
+}
+
+impl From<InvalidTransition> for CallError {
+    fn from(InvalidTransition { status }: InvalidTransition) -> Self {
+        Self::InvalidTransition { status }
+    }
 }
 
 /// The database did not answer a query.

@@ -21,6 +21,10 @@ pub enum CallInput {
         at: Option<Millis>,
         message_id: String,
     },
+    /// A person is joined to the caller.
+    Joined {
+        at: Option<Millis>,
+    },
     Transcript {
         at: Option<Millis>,
         summary: String,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, call};
+use dikala_entities::{
+    BridgeId, CallId, CallStatus, ChannelKind, HangupInitiator, HangupReason, Millis, call,
+};
 use dikala_protocol::IncomingCall;
 
 use super::{
@@ -96,9 +98,11 @@ pub(super) fn new_row(
         agent_id: None,
         caller_number: incoming.caller_number,
         callee_number: incoming.did,
+        channel: incoming.channel.unwrap_or(ChannelKind::Phone),
         status: CallStatus::Ringing,
         started_at: deps.clock.dated(incoming.at).min(now),
         answered_at: None,
+        joined_at: None,
         ended_at: None,
         duration_seconds: None,
         talk_time_seconds: None,

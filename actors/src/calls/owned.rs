@@ -72,6 +72,7 @@ impl OwnedCall {
         let now = deps.clock.now();
         let max_minutes = max_minutes.unwrap_or(versions::LONGEST_MINUTES);
         row.answered_at = row.answered_at.map(|at| at.min(now));
+        row.joined_at = row.joined_at.map(|at| at.min(now));
         let started_at = row.started_at.min(now);
         let mut state = MachineState::ringing(started_at, now, max_minutes, &deps.rules);
         state.phase = match (row.status, row.answered_at) {
@@ -79,7 +80,9 @@ impl OwnedCall {
             (CallStatus::Answered, Some(at)) => Phase::Answered { at },
             (status, _) => Phase::Over { status },
         };
-        state.last_change_at = row.ended_at.or(row.answered_at).unwrap_or(started_at);
+        let last_change_at = row.ended_at.or(row.joined_at).or(row.answered_at);
+        state.last_change_at = last_change_at.unwrap_or(started_at);
+        state.joined_at = row.joined_at;
         state.seen_at = row.last_sign_at.min(now);
         // A call that rang during a restart still gets time for its bridge to report.
         let rang_out = started_at.plus_ms(deps.rules.ring_timeout_ms);
@@ -249,6 +252,7 @@ pub(super) fn update(row: &call::Model, was: CallStatus, last_sign_was: Millis) 
         last_sign_was: last_sign_was.as_i64(),
         status: row.status,
         answered_at: row.answered_at.map(Millis::as_i64),
+        joined_at: row.joined_at.map(Millis::as_i64),
         ended_at: row.ended_at.map(Millis::as_i64),
         duration_seconds: row.duration_seconds,
         talk_time_seconds: row.talk_time_seconds,

@@ -3,7 +3,10 @@
 use dikala_entities::{CommandId, Millis, PhoneNumber, call};
 use serde::{Deserialize, Serialize};
 
-use super::machine::{MachineState, PendingHangup};
+use super::{
+    error::CallError,
+    machine::{MachineState, PendingHangup},
+};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct PendingCommands {
@@ -24,6 +27,10 @@ impl PendingCommands {
             transfer_id: state.transfer_id,
             transfers: state.transfers,
         }
+    }
+
+    pub(super) fn to_json(&self) -> Result<String, CallError> {
+        serde_json::to_string(self).map_err(|_| CallError::Unavailable)
     }
 
     /// Reads a row's commands. Unreadable ones are dropped, and the call continues without them.

@@ -386,6 +386,7 @@ impl Write {
         *row = call::Model {
             status: update.status,
             answered_at: at(update.answered_at),
+            joined_at: at(update.joined_at),
             ended_at: at(update.ended_at),
             duration_seconds: update.duration_seconds,
             talk_time_seconds: update.talk_time_seconds,

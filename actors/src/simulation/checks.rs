@@ -308,6 +308,7 @@ fn true_to(world: &SimulatedWorld<'_>, phone: &SimulatedPhone) -> Checked {
         row.answered_at.is_some() || !phone.answer_is_written,
         || format!("{name}: the answer was acknowledged and is lost: {row:?}"),
     )?;
+    joined(phone, row)?;
     kept_promise(world, phone, row)?;
     let (Some(answered), Some(ended)) = (phone.answered_at, phone.ended_at) else {
         return Ok(());
@@ -348,6 +349,24 @@ fn true_to(world: &SimulatedWorld<'_>, phone: &SimulatedPhone) -> Checked {
     let at = |ms: i64| Some(BEGAN.plus_ms(ms));
     must(!is_exact || row.answered_at == at(answered), || {
         format!("{name} was answered at {answered}: {row:?}")
+    })
+}
+
+/// A joining that was acknowledged is kept, and the agent's longest duration cuts the call no more.
+fn joined(phone: &SimulatedPhone, row: &call::Model) -> Checked {
+    let Some(written_at) = phone.join_written_at else {
+        return Ok(());
+    };
+    must(row.joined_at.is_some(), || {
+        format!(
+            "{}: the joining was acknowledged and is lost: {row:?}",
+            phone.name
+        )
+    })?;
+    let is_cut = row.hangup_reason == Some(HangupReason::MaxDuration);
+    let is_late = row.ended_at > Some(BEGAN.plus_ms(written_at));
+    must(!(is_cut && is_late), || {
+        format!("{} was cut although it was joined: {row:?}", phone.name)
     })
 }
 

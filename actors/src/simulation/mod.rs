@@ -22,6 +22,7 @@ mod checks;
 mod phones;
 mod process;
 mod setting;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod world;

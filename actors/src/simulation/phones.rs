@@ -46,6 +46,8 @@ pub(super) struct SimulatedPhone {
     /// The `call.answered` message was acknowledged; `end_is_written` is the same for the hang-up.
     pub(super) answer_is_written: bool,
     pub(super) end_is_written: bool,
+    /// When the acknowledgement of `call.transferred` was sent.
+    pub(super) join_written_at: Option<i64>,
     /// The answer was acknowledged before the hang-up was sent.
     pub(super) is_in_order: bool,
     /// The time at which the request to end it was acknowledged.
@@ -53,6 +55,8 @@ pub(super) struct SimulatedPhone {
     talk_ms: i64,
     ring_ms: i64,
     picks_up: bool,
+    /// From the acknowledged answer until a person is joined.
+    joins_after_ms: Option<i64>,
     obeys: bool,
 }
 
@@ -87,6 +91,10 @@ impl SimulatedWorld<'_> {
                     .min(self.chance.between(200, 60_000)),
                 picks_up: self.chance.happens(880),
                 obeys: self.chance.happens(800),
+                joins_after_ms: match self.chance.happens(200) {
+                    true => Some(self.chance.between(0, 100_000)),
+                    false => None,
+                },
                 ..SimulatedPhone::default()
             };
             self.phones.push(phone);
@@ -120,7 +128,7 @@ impl SimulatedWorld<'_> {
     }
 
     /// Chooses a node, as a load balancer does.
-    fn any_machine(&mut self) -> Option<usize> {
+    pub(super) fn any_machine(&mut self) -> Option<usize> {
         let takes = |machine: &usize| {
             let machine = &self.machines[*machine];
             let is_up = machine.paused_until <= self.now();
@@ -223,6 +231,10 @@ impl SimulatedWorld<'_> {
         let is_moot = match &message {
             NodeMessage::Incoming => self.phones[phone].call.is_some(),
             NodeMessage::Answered(..) => self.phones[phone].answer_is_written,
+            NodeMessage::Joined(..) => {
+                let phone = &self.phones[phone];
+                phone.join_written_at.is_some() || phone.ended_at.is_some()
+            }
             NodeMessage::HangUp(..) => self.phones[phone].end_is_written,
             _ => false,
         };
@@ -270,7 +282,7 @@ impl SimulatedWorld<'_> {
         self.arrive(there.0, Some(there.1), from, message, late);
     }
 
-    fn arrive(
+    pub(super) fn arrive(
         &mut self,
         machine: usize,
         process: Option<u64>,
@@ -396,9 +408,29 @@ impl SimulatedWorld<'_> {
 
     /// Records that a message was acknowledged.
     fn done(&mut self, number: usize, said: &NodeMessage) {
+        let now = self.now();
         let phone = &mut self.phones[number];
         match said {
-            NodeMessage::Answered(..) => phone.answer_is_written = true,
+            NodeMessage::Answered(call, _) => {
+                let is_first = !std::mem::replace(&mut phone.answer_is_written, true);
+                if let Some(after_ms) = phone.joins_after_ms.filter(|_| is_first) {
+                    let call = *call;
+                    self.after(after_ms, move |world| {
+                        let at = BEGAN.plus_ms(world.now());
+                        world.say(number, NodeMessage::Joined(call, at));
+                        // Nothing else ends the longest calls any more.
+                        let talk_ms = world.chance.between(0, 400_000);
+                        world.after(talk_ms, move |world| {
+                            world.hang_up(
+                                number,
+                                HangupReason::Transferred,
+                                HangupInitiator::Caller,
+                            );
+                        });
+                    });
+                }
+            }
+            NodeMessage::Joined(..) => phone.join_written_at = Some(now),
             NodeMessage::HangUp(..) => phone.end_is_written = true,
             _ => {}
         }
@@ -421,55 +453,5 @@ impl SimulatedWorld<'_> {
                 world.hang_up(number, reason, HangupInitiator::System);
             }
         });
-    }
-
-    /// The tenant asks for the end of a call until that is acknowledged.
-    fn wish(&mut self, number: usize) {
-        let phone = &self.phones[number];
-        let (Some(call), None, None) = (phone.call, phone.ended_at, phone.wished_at) else {
-            return;
-        };
-        self.ask_api(number, 0, NodeMessage::End(call));
-        self.after(2_000, move |world| world.wish(number));
-    }
-
-    fn top_up(&mut self, number: i64, minutes: i64) {
-        let reference = format!("bill {number}");
-        if !self.top_ups.contains_key(&reference) {
-            self.top_ups.insert(reference.clone(), 0);
-        }
-        if self.top_ups[&reference] == 0 {
-            let place = u64::try_from(number).unwrap_or(0) + 1;
-            self.ask_api(usize::MAX, place, NodeMessage::TopUp(minutes, reference));
-            self.after(2_000, move |world| world.top_up(number, minutes));
-        }
-    }
-
-    fn ask_api(&mut self, phone: usize, number: u64, message: NodeMessage) {
-        let from = MessageSource {
-            bridge: None,
-            phone,
-            number,
-        };
-        if let Some(machine) = self.any_machine() {
-            let late = self.chance.between(1, 40);
-            self.arrive(machine, None, from, message, late);
-        }
-    }
-
-    fn hear_api(&mut self, from: MessageSource, answer: &NodeAnswer) {
-        let now = self.now();
-        match answer {
-            NodeAnswer::Said(_) => {
-                if let Some(phone) = self.phones.get_mut(from.phone) {
-                    phone.wished_at.get_or_insert(now);
-                }
-            }
-            NodeAnswer::Booked => {
-                let reference = format!("bill {}", from.number.saturating_sub(1));
-                self.top_ups.insert(reference, 1);
-            }
-            NodeAnswer::Over(_) | NodeAnswer::Not(_) => {}
-        }
     }
 }

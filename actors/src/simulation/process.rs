@@ -40,6 +40,7 @@ use crate::{
 pub(crate) enum NodeMessage {
     Incoming,
     Answered(CallId, Millis),
+    Joined(CallId, Millis),
     HangUp(CallId, Millis, HangupReason, HangupInitiator),
     /// The calls that the bridge holds.
     Heartbeat(Vec<CallId>, Millis),
@@ -244,6 +245,7 @@ impl MessageContext {
                 };
                 (call, answered)
             }
+            NodeMessage::Joined(call, at) => (call, CallInput::Joined { at: Some(at) }),
             NodeMessage::HangUp(call, at, reason, initiator) => {
                 let hang_up = CallInput::HangUp {
                     at: Some(at),
@@ -285,6 +287,7 @@ fn incoming(name: String, at: Millis) -> IncomingCall {
         bridge_call_id: name,
         did: "+622150001000".parse().expect("a number"),
         caller_number: "+6281234567890".parse().expect("a caller"),
+        channel: None,
         metadata: None,
         at: Some(at),
         trace: None,

@@ -6,8 +6,8 @@ use sea_orm::{
 };
 
 use crate::values::{
-    AgentId, BridgeId, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
-    PhoneNumber, PhoneNumberId, TenantId, TraceParent,
+    AgentId, BridgeId, CallId, CallStatus, CallerNumber, ChannelKind, HangupInitiator,
+    HangupReason, Millis, PhoneNumber, PhoneNumberId, TenantId, TraceParent,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -23,9 +23,12 @@ pub struct Model {
     pub agent_id: Option<AgentId>,
     pub caller_number: CallerNumber,
     pub callee_number: PhoneNumber,
+    pub channel: ChannelKind,
     pub status: CallStatus,
     pub started_at: Millis,
     pub answered_at: Option<Millis>,
+    /// When a person answered and was joined to the caller.
+    pub joined_at: Option<Millis>,
     pub ended_at: Option<Millis>,
     pub duration_seconds: Option<i64>,
     pub talk_time_seconds: Option<i64>,

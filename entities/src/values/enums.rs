@@ -78,6 +78,14 @@ words! {
         Failed = "failed",
     }
 
+    /// How the caller reached the number.
+    ChannelKind {
+        /// A telephone call.
+        Phone = "phone",
+        /// A call in WhatsApp.
+        Whatsapp = "whatsapp",
+    }
+
     /// The reason why a call is over.
     HangupReason {
         /// A hang-up after the conversation.

@@ -10,6 +10,7 @@ CREATE TABLE calls (
     agent_version BIGINT,
     caller_number TEXT NOT NULL,
     callee_number TEXT NOT NULL,
+    channel TEXT NOT NULL DEFAULT 'phone',
     status TEXT NOT NULL,
     -- NULL while the call runs. On SQLite no index contains `status`, so an answer writes no index.
     outcome TEXT GENERATED ALWAYS AS (CASE WHEN status IN ('ringing', 'answered') THEN NULL ELSE status END) STORED,
@@ -17,6 +18,7 @@ CREATE TABLE calls (
     epoch BIGINT NOT NULL,
     started_at BIGINT NOT NULL,
     answered_at BIGINT,
+    joined_at BIGINT,
     ended_at BIGINT,
     last_sign_at BIGINT NOT NULL,
     duration_seconds BIGINT,
@@ -40,6 +42,7 @@ CREATE INDEX calls_tenant ON {ended_calls} (tenant_id, started_at DESC, id DESC)
 CREATE INDEX calls_tenant_outcome ON {ended_calls} (tenant_id, outcome, started_at DESC, id DESC);
 CREATE INDEX calls_tenant_agent ON {ended_calls} (tenant_id, agent_id, started_at DESC, id DESC);
 CREATE INDEX calls_tenant_number ON {ended_calls} (tenant_id, phone_number_id, started_at DESC, id DESC);
+CREATE INDEX calls_tenant_channel ON {ended_calls} (tenant_id, channel, started_at DESC, id DESC);
 CREATE INDEX calls_tenant_caller ON {ended_calls} (tenant_id, caller_number, started_at DESC, id DESC);
 CREATE INDEX calls_tenant_agent_number ON {ended_calls} (tenant_id, agent_id, phone_number_id, started_at DESC, id DESC);
 CREATE INDEX calls_agent_outcome ON {ended_calls} (tenant_id, agent_id, outcome, started_at DESC, id DESC) WHERE outcome IS NOT NULL;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dikala_entities::{CallId, CallStatus, HangupReason, foreign_json};
+use dikala_entities::{CallId, CallStatus, HangupReason, PhoneNumber, foreign_json};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -34,7 +34,12 @@ pub struct ReplyDelay {
 #[derive(Debug, Clone)]
 pub enum ServiceReply {
     /// To `call.incoming`.
-    Taken { call: CallId, agent: Box<CallAgent> },
+    Taken {
+        call: CallId,
+        /// The called number that belongs to a tenant.
+        did: PhoneNumber,
+        agent: Box<CallAgent>,
+    },
     /// To `call.incoming`: the call is stored as failed, for this reason.
     Refused { reason: HangupReason },
     /// To `call.function`.
@@ -58,6 +63,8 @@ pub enum ServiceReply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageRef {
     pub kind: MessageType,
+    /// The reported number of `call.incoming`.
+    pub did: Option<PhoneNumber>,
     /// Of a function.
     pub invocation_id: Option<String>,
 }
@@ -74,6 +81,12 @@ pub(super) enum ServiceFrame {
 pub(super) enum ReplyBody {
     Ok(Map<String, Value>),
     Error(ReadError),
+}
+
+impl ReplyBody {
+    pub(super) fn is_error(&self, code: ErrorCode) -> bool {
+        matches!(self, Self::Error(error) if error.code == code.as_str())
+    }
 }
 
 /// An error reply. Codes that this client does not know are kept as they are.
@@ -139,7 +152,7 @@ pub(super) fn interpret(message: MessageRef, body: ReplyBody) -> (ServiceReply, 
         .and_then(|id| id.as_str()?.parse().ok());
     let fields = Value::Object(fields);
     let reply = match message.kind {
-        MessageType::Incoming => serde_json::from_value(fields).ok().map(decided),
+        MessageType::Incoming => decided(&message, fields),
         MessageType::Function => outcome(&message, fields),
         kind => Some(ServiceReply::Done(kind)),
     };
@@ -153,11 +166,13 @@ pub(super) fn interpret(message: MessageRef, body: ReplyBody) -> (ServiceReply, 
     }
 }
 
-fn decided(decision: CallDecision<Box<CallAgent>>) -> ServiceReply {
-    match decision {
-        CallDecision::Answer { call, agent } => ServiceReply::Taken { call, agent },
+fn decided(message: &MessageRef, fields: Value) -> Option<ServiceReply> {
+    let did = message.did.clone()?;
+    let decision: CallDecision<Box<CallAgent>> = serde_json::from_value(fields).ok()?;
+    Some(match decision {
+        CallDecision::Answer { call, agent } => ServiceReply::Taken { call, did, agent },
         CallDecision::Reject { reason, .. } => ServiceReply::Refused { reason },
-    }
+    })
 }
 
 fn outcome(message: &MessageRef, fields: Value) -> Option<ServiceReply> {

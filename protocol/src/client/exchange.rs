@@ -9,18 +9,18 @@ use std::{
     time::Duration,
 };
 
-use dikala_entities::{CallId, CommandId, HangupReason, Millis};
+use dikala_entities::{CallId, CommandId, HangupReason, Millis, PhoneNumber};
 
 use super::{
     events::{
         ReplyBody, ReplyDelay, ServiceEvent, ServiceFrame, ServiceReply, declined_here,
         ended_calls, interpret, read,
     },
-    posted::PostedMessage,
+    posted::{OpenedCall, PostedMessage},
 };
 use crate::{
     command::Command,
-    message::{BridgeMessage, CallReport, Heartbeat, IncomingCall, MessageContent, MessageType},
+    message::{BridgeMessage, CallReport, Heartbeat, MessageContent, MessageType},
     reply::ErrorCode,
 };
 
@@ -75,6 +75,8 @@ pub struct ExchangeCounters {
 #[derive(Debug, Default)]
 struct HeldCall {
     id: Option<CallId>,
+    /// Called numbers to try if the service does not know the reported one.
+    other_dids: VecDeque<PhoneNumber>,
     /// Numbers of its unacknowledged messages.
     queue: VecDeque<u64>,
     /// The call's task is gone.
@@ -123,8 +125,16 @@ impl MessageExchange {
     }
 
     /// Adds a call that has come in, and queues its `call.incoming`.
-    pub fn open(&mut self, call: CallKey, incoming: IncomingCall, now: Duration) {
-        self.calls.insert(call, HeldCall::default());
+    pub fn open(&mut self, call: CallKey, opened: impl Into<OpenedCall>, now: Duration) {
+        let OpenedCall {
+            incoming,
+            other_dids,
+        } = opened.into();
+        let held = HeldCall {
+            other_dids: other_dids.into(),
+            ..HeldCall::default()
+        };
+        self.calls.insert(call, held);
         self.queue(call, PostedMessage::Incoming(incoming), now);
     }
 
@@ -331,6 +341,10 @@ impl MessageExchange {
             return Vec::new();
         };
         let key = pending.call;
+        if let Some(next) = self.with_next_did(&pending, &body) {
+            self.queue(key, next, now);
+            return Vec::new();
+        }
         let (mut reply, mut id) = interpret(pending.message.named(), body);
         if pending.message.kind() != MessageType::Incoming {
             id = None;
@@ -367,6 +381,15 @@ impl MessageExchange {
         };
         let event = is_listening.then_some((key, ServiceEvent::Reply(reply, delay)));
         event.into_iter().collect()
+    }
+
+    /// The call with the next called number, if nobody has this one. A caller who has hung up needs none.
+    fn with_next_did(&mut self, pending: &Pending, body: &ReplyBody) -> Option<PostedMessage> {
+        let held = self.calls.get_mut(&pending.call)?;
+        if !body.is_error(ErrorCode::UnknownNumber) || held.end != End::None {
+            return None;
+        }
+        pending.message.with_did(held.other_dids.pop_front()?)
     }
 
     /// The service refused a message for now: it is sent again later.

@@ -12,5 +12,6 @@ pub mod socket;
 pub use self::{
     events::{MessageRef, ReplyDelay, ServiceEvent, ServiceReply},
     exchange::MessageExchange,
+    posted::OpenedCall,
     shell::{Address, CallChannel, ServiceClient, WallClock},
 };

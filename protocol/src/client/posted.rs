@@ -1,6 +1,6 @@
 //! A message of a call on its way to the service. Pure.
 
-use dikala_entities::{CallId, Millis};
+use dikala_entities::{CallId, Millis, PhoneNumber};
 
 use super::events::MessageRef;
 use crate::{
@@ -10,6 +10,23 @@ use crate::{
 
 /// Room for the id of the message, the id of the call and the time.
 const ENVELOPE_BYTES_MAX: usize = 256;
+
+/// A call to report.
+#[derive(Debug)]
+pub struct OpenedCall {
+    pub incoming: IncomingCall,
+    /// Called numbers to try, in this order, if no tenant has that of `incoming`.
+    pub other_dids: Vec<PhoneNumber>,
+}
+
+impl From<IncomingCall> for OpenedCall {
+    fn from(incoming: IncomingCall) -> Self {
+        Self {
+            incoming,
+            other_dids: Vec::new(),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(super) enum PostedMessage {
@@ -22,6 +39,17 @@ impl PostedMessage {
         match self {
             Self::Incoming(_) => MessageType::Incoming,
             Self::Report(report, _) => report.kind(),
+        }
+    }
+
+    /// The same `call.incoming` with another called number; `None` for other messages.
+    pub(super) fn with_did(&self, did: PhoneNumber) -> Option<Self> {
+        match self {
+            Self::Incoming(incoming) => Some(Self::Incoming(IncomingCall {
+                did,
+                ..incoming.clone()
+            })),
+            Self::Report(..) => None,
         }
     }
 
@@ -40,8 +68,13 @@ impl PostedMessage {
             Self::Report(CallReport::Function(function), _) => Some(function.invocation_id.clone()),
             _ => None,
         };
+        let did = match self {
+            Self::Incoming(incoming) => Some(incoming.did.clone()),
+            Self::Report(..) => None,
+        };
         MessageRef {
             kind: self.kind(),
+            did,
             invocation_id,
         }
     }

@@ -24,13 +24,14 @@ use ulid::Ulid;
 use super::{
     events::{ReplyDelay, ServiceEvent, ServiceReply},
     exchange::{CallKey, MessageExchange},
+    posted::OpenedCall,
     socket::{
         ClientSocket, SocketError, dial_service,
         silence::{LastReceived, Silence, SilenceWatch},
         write,
     },
 };
-use crate::message::{CallReport, IncomingCall};
+use crate::message::CallReport;
 
 /// The current time, for the `at` of messages; supplied by the program that starts the bridge.
 pub type WallClock = Arc<dyn Fn() -> Millis + Send + Sync>;
@@ -101,7 +102,7 @@ impl fmt::Debug for CallChannel {
 }
 
 enum Request {
-    Open(CallKey, IncomingCall, mpsc::Sender<ServiceEvent>),
+    Open(CallKey, OpenedCall, mpsc::Sender<ServiceEvent>),
     Post(CallKey, CallReport, Millis),
     Close(CallKey, Millis),
 }
@@ -139,10 +140,10 @@ impl ServiceClient {
     }
 
     /// Reports a new call, and gives it a channel; `None` once the client has stopped.
-    pub async fn open_call(&self, incoming: IncomingCall) -> Option<CallChannel> {
+    pub async fn open_call(&self, opened: impl Into<OpenedCall>) -> Option<CallChannel> {
         let key = self.last.fetch_add(1, Relaxed);
         let (sender, events) = mpsc::channel(EVENTS_MAX);
-        let request = Request::Open(key, incoming, sender);
+        let request = Request::Open(key, opened.into(), sender);
         self.requests.send(request).await.ok()?;
         Some(CallChannel {
             key,
@@ -254,9 +255,9 @@ impl Shell {
     fn take(&mut self, request: Request) {
         let now = self.epoch.elapsed();
         match request {
-            Request::Open(key, incoming, events) => {
+            Request::Open(key, opened, events) => {
                 self.calls.insert(key, events);
-                self.exchange.open(key, incoming, now);
+                self.exchange.open(key, opened, now);
             }
             Request::Post(key, report, at) => {
                 if let Some(reply) = self.exchange.post(key, report, Some(at), now) {

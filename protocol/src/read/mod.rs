@@ -4,7 +4,9 @@ mod fields;
 #[cfg(test)]
 mod tests;
 
-use dikala_entities::{HangupInitiator, HangupReason, Millis, Speaker, nesting};
+use dikala_entities::{
+    ChannelKind, HangupInitiator, HangupReason, Millis, PhoneNumber, Speaker, nesting,
+};
 use serde_json::{Map, Value};
 
 use self::fields::{MessageFields, missing};
@@ -85,6 +87,7 @@ fn content(fields: &MessageFields<'_>) -> Result<MessageContent, ReplyError> {
         }
         MessageType::Answered
         | MessageType::Transcript
+        | MessageType::Transferred
         | MessageType::Hangup
         | MessageType::Failed => {
             let report = report(kind, fields)?;
@@ -110,6 +113,9 @@ fn report(kind: MessageType, fields: &MessageFields<'_>) -> Result<CallReport, R
         MessageType::Transcript => CallReport::Transcript {
             summary: fields.text("summary", 0, SUMMARY_CHARS_MAX)?.to_owned(),
             turns: turns(fields)?,
+        },
+        MessageType::Transferred => CallReport::Transferred {
+            to: number(fields, "to")?,
         },
         MessageType::Hangup => CallReport::Hangup {
             reason: fields
@@ -143,7 +149,7 @@ fn function(fields: &MessageFields<'_>) -> Result<FunctionInvocation, ReplyError
 }
 
 fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCall, ReplyError> {
-    let did = fields.text("did", 1, 64)?;
+    let did = number(fields, "did")?;
     let caller = fields.text("callerNumber", 1, 64)?;
     let metadata = fields.object("metadata")?.cloned();
     if metadata
@@ -156,16 +162,29 @@ fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCa
         bridge_call_id: fields
             .text("bridgeCallId", 1, BRIDGE_CALL_ID_CHARS_MAX)?
             .to_owned(),
-        did: did
-            .parse()
-            .map_err(|error| ReplyError::invalid(format!("did {error}.")))?,
+        did,
         caller_number: caller
             .parse()
             .map_err(|error| ReplyError::invalid(format!("callerNumber {error}.")))?,
+        channel: channel(fields)?,
         metadata,
         at,
         trace: fields.trace(),
     })
+}
+
+fn number(fields: &MessageFields<'_>, name: &str) -> Result<PhoneNumber, ReplyError> {
+    let number = fields.text(name, 1, 64)?.parse();
+    number.map_err(|error| ReplyError::invalid(format!("{name} {error}.")))
+}
+
+fn channel(fields: &MessageFields<'_>) -> Result<Option<ChannelKind>, ReplyError> {
+    let named = fields.optional_text("channel", 1, 64)?;
+    let wrong = |_| {
+        let words = ChannelKind::WORDS.join(", ");
+        ReplyError::invalid(format!("channel must be one of {words}."))
+    };
+    named.map(str::parse).transpose().map_err(wrong)
 }
 
 fn turns(fields: &MessageFields<'_>) -> Result<Vec<SpokenTurn>, ReplyError> {

@@ -28,6 +28,11 @@ fn incoming_at(did: &str, bridge_call_id: &str) -> Value {
     about("call.incoming", fields)
 }
 
+fn over(channel: &str) -> Value {
+    let fields = json!({"bridgeCallId": "b", "did": "+622150001000", "callerNumber": "x", "channel": channel});
+    about("call.incoming", fields)
+}
+
 fn transcript_with(turn: Value) -> Value {
     about("call.transcript", json!({"summary": "s", "turns": [turn]}))
 }
@@ -66,6 +71,10 @@ fn each_fault_is_named() {
         (incoming_at("+0812345678", "b"), "did"),
         (incoming_at("0812", "b"), "did"),
         (incoming_at("+6281234567890", "b\u{0}"), "U+0000"),
+        (over("fax"), "channel must be one of phone, whatsapp"),
+        (over("web"), "channel must be one of"),
+        (about("call.transferred", json!({})), "to"),
+        (about("call.transferred", json!({"to": "0811"})), "to "),
         (listed(json!([7])), "activeCalls"),
         (listed(json!([CALL, "sip-4711"])), "call_"),
         (listed(json!(crowd)), "20,000"),
@@ -114,6 +123,7 @@ fn messages() -> Vec<MessageContent> {
         bridge_call_id: "b-1".to_owned(),
         did: "+622150001000".parse().expect("a number"),
         caller_number: "anonymous".parse().expect("a caller"),
+        channel: Some(ChannelKind::Whatsapp),
         metadata: Some(object(json!({"trunk": "jkt"}))),
         at,
         trace: trace.clone(),
@@ -136,6 +146,9 @@ fn messages() -> Vec<MessageContent> {
     };
     let reports = [
         CallReport::Answered,
+        CallReport::Transferred {
+            to: "+62811111111".parse().expect("a number"),
+        },
         CallReport::Function(function),
         CallReport::Transcript {
             summary: "They talked.".to_owned(),

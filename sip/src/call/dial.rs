@@ -338,9 +338,8 @@ impl OutgoingLeg {
     }
 
     fn invite(&self, contact: &str, offer: String) -> SipRequest {
-        let CallParties {
-            trunk, did, number, ..
-        } = &self.caller;
+        let CallParties { trunk, number, .. } = &self.caller;
+        let did = self.caller.did();
         let from = outbound::from(trunk, did, number, self.shared.reached_at(&self.flow));
         let mut invite = SipRequest::new(Method::Invite, self.uri.clone());
         let register = trunk.register.as_ref().filter(|_| self.is_proxied);

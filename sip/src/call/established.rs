@@ -90,13 +90,8 @@ impl Call {
             .map_or(far, |(repeat, _)| repeat.next);
         let due = state.due.unwrap_or(far);
         let is_patient = !state.told && state.waiting.is_none();
-        // Once the caller is joined to a person, no more orders come.
-        let ordered = !self
-            .transfer
-            .as_ref()
-            .is_some_and(transfer::CallTransfer::is_joined);
         tokio::select! {
-            order = self.orders.recv(), if ordered => Event::Order(order),
+            order = self.orders.recv() => Event::Order(order),
             Some(received) = self.inbox.recv() => Event::Received(Box::new(received)),
             () = sleep_until(again) => Event::Again,
             () = sleep_until(due) => Event::Due,
@@ -156,8 +151,12 @@ impl Call {
         let control = match order {
             None => return Some(Termination::Ours(200, "the call is over".to_owned())),
             Some(Order::Hangup(ending)) => return Some(Termination::Ours(200, ending.words)),
-            Some(Order::Transfer { to, language }) => {
-                self.begin_transfer(to, language).await;
+            Some(Order::Transfer { to }) => {
+                self.begin_transfer(to).await;
+                return None;
+            }
+            Some(Order::Announce(samples)) => {
+                self.announce(samples);
                 return None;
             }
             Some(Order::CancelTransfer) => {
@@ -167,7 +166,7 @@ impl Call {
             Some(Order::Pause) => Control::Pause,
             Some(Order::Continue) => Control::Continue,
             Some(Order::Flush) => Control::Flush,
-            Some(Order::Ring | Order::Answer | Order::Reject(_)) => return None,
+            Some(Order::Ring | Order::Answer { .. } | Order::Reject(_)) => return None,
         };
         // A delayed offer is not answered yet, so nothing was played.
         if self.media.is_none() && matches!(control, Control::Flush) {

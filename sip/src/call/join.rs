@@ -1,23 +1,14 @@
 //! Joins two legs: each hears the other, and both end together.
 
-use tokio::{
-    sync::{mpsc, watch},
-    time::{Duration, Instant, timeout_at},
-};
+use tokio::sync::mpsc;
 
 use super::SPEECH;
 use crate::{
     leg::{Leg, LegEvent, Speech},
     media::fir::Resampler,
-    shared::Parting,
 };
 
-/// Limit for a sentence.
-const SENTENCE: Duration = Duration::from_secs(8);
-/// The mark behind the sentence.
-const TOLD: u64 = u64::MAX;
-
-/// Part of a speech channel that is reserved for keys, which must not be lost.
+/// Part of a speech channel that is reserved for keys and announcements, which must not be lost.
 const KEPT_FOR_KEYS: usize = 4;
 
 /// The task's ends of the first leg's media channels.
@@ -48,53 +39,27 @@ pub fn ends() -> (LegEnds, FirstLeg) {
     (theirs, ours)
 }
 
-/// Passes audio until a leg ends, or until both have heard the sentence of an edge that stops. Returns the reason. Dropping the
-/// future drops the second leg, which hangs it up.
+/// Passes audio until a leg ends. Returns the reason. Dropping the future drops the second leg, which hangs it up.
 pub async fn join(
     mut first: FirstLeg,
     mut second: Leg,
-    mut parting: watch::Receiver<Option<Parting>>,
-    language: String,
+    mut announcements: mpsc::Receiver<Vec<i16>>,
 ) -> &'static str {
     let (mut up, mut down) = (Resampler::from_16_to_24(), Resampler::from_16_to_24());
-    let parting = loop {
+    loop {
         let goes_on = tokio::select! {
             event = first.events.recv() => pass(event, &mut up, &second.speech),
             event = second.events.recv() => pass(event, &mut down, &first.speech),
-            Ok(parting) = parting.wait_for(Option::is_some) => break *parting,
+            Some(samples) = announcements.recv() => {
+                for speech in [&first.speech, &second.speech] {
+                    // A leg that reads nothing is about to end.
+                    let _ = speech.try_send(Speech::Audio(samples.clone()));
+                }
+                true
+            }
         };
         if !goes_on {
             return "the other side hung up";
-        }
-    };
-    let told = async {
-        let sentence = parting.map_or_else(Vec::new, |parting| (parting.sentence)(&language));
-        tokio::join!(
-            tell(&sentence, &first.speech, &mut first.events),
-            tell(&sentence, &second.speech, &mut second.events),
-        )
-    };
-    let until = Instant::now() + SENTENCE;
-    let until = parting.map_or(until, |parting| parting.by.min(until));
-    // A caller who holds the call does not hear it in any case.
-    let _ = timeout_at(until, told).await;
-    "The service stops."
-}
-
-/// Says a sentence and waits until it was played.
-async fn tell(
-    sentence: &[i16],
-    speech: &mpsc::Sender<Speech>,
-    events: &mut mpsc::Receiver<LegEvent>,
-) {
-    for said in [Speech::Audio(sentence.to_vec()), Speech::Mark(TOLD)] {
-        if speech.send(said).await.is_err() {
-            return;
-        }
-    }
-    while let Some(event) = events.recv().await {
-        if event == LegEvent::Played(TOLD) || is_end(&event) {
-            return;
         }
     }
 }

@@ -64,7 +64,8 @@ const ID_CHARS_MAX: usize = 128;
 #[derive(Debug, Clone)]
 pub struct CallParties {
     pub trunk: Trunk,
-    pub did: String,
+    /// At least one. After the answer, the first is the one that counts.
+    pub dids: Vec<String>,
     pub number: String,
     /// The peer is the trunk itself, identified by address or as our registrar. Otherwise it is a phone with a password.
     pub is_trunk_itself: bool,
@@ -73,6 +74,10 @@ pub struct CallParties {
 }
 
 impl CallParties {
+    pub fn did(&self) -> &str {
+        self.dids.first().map_or("", String::as_str)
+    }
+
     /// The trunk, if it may name the route to itself.
     fn named_by_trunk(&self) -> Option<&Trunk> {
         self.is_trunk_itself.then_some(&self.trunk)
@@ -156,7 +161,7 @@ pub fn begin(
     };
     room.send(OfferedCall {
         id: call_id(request, call.registration.mark_offered()),
-        did: call.caller.did.clone(),
+        dids: call.caller.dids.clone(),
         caller: call.caller.number.clone(),
         sip_call_id: cut(request.headers.call_id()),
         trunk: call.caller.trunk.name.clone(),

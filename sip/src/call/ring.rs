@@ -70,8 +70,13 @@ impl Call {
                     return None;
                 }
                 order = self.orders.recv() => match order {
-                    Some(Order::Answer) if ringing.reliable.is_some() => ringing.wanted = true,
-                    Some(Order::Answer) => return self.take(&ringing.reply).await,
+                    Some(Order::Answer { did }) => {
+                        self.caller.dids = vec![did];
+                        ringing.wanted = true;
+                        if ringing.reliable.is_none() {
+                            return self.take(&ringing.reply).await;
+                        }
+                    }
                     Some(order) => if self.order_while_ringing(order, &mut ringing) {
                         return None;
                     },
@@ -128,7 +133,11 @@ impl Call {
                 let why = "the call is not answered yet".to_owned();
                 self.notify(LegEvent::Transfer(Err(why)));
             }
-            Order::Answer | Order::Pause | Order::Continue | Order::CancelTransfer => {}
+            Order::Answer { .. }
+            | Order::Pause
+            | Order::Continue
+            | Order::Announce(_)
+            | Order::CancelTransfer => {}
         }
         false
     }

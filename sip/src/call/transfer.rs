@@ -1,6 +1,6 @@
 //! Transfers: by REFER if the peer allows it (RFC 3515), else by a second leg over the same trunk, joined to the first.
 
-use std::{collections::VecDeque, io};
+use std::{collections::VecDeque, io, sync::Arc};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -28,6 +28,9 @@ const ANSWERED: Duration = Duration::from_secs(60);
 /// The longest delay of the response to a REFER that was sent before a BYE arrived.
 const CROSSING: Duration = Duration::from_millis(200);
 
+/// Announcements that wait to be played.
+const ANNOUNCEMENTS: usize = 4;
+
 /// Statuses of a person who does not want the call (RFC 3261, 21.4.24, 21.6.1, 21.6.2).
 const DECLINED: [u16; 3] = [486, 600, 603];
 
@@ -37,7 +40,6 @@ pub enum CallTransfer {
     /// The peer was asked to call the person itself.
     Referred {
         to: String,
-        language: String,
         /// `None` once the peer has accepted.
         answers: Option<mpsc::Receiver<SipResponse>>,
         until: Instant,
@@ -46,8 +48,8 @@ pub enum CallTransfer {
     },
     /// We call the person ourselves. Dropping `_alive` gives up the INVITE.
     Dialling {
+        to: String,
         outcome: oneshot::Receiver<Result<Leg, String>>,
-        language: String,
         _alive: oneshot::Sender<()>,
     },
     Joined(JoinedLegs),
@@ -55,11 +57,16 @@ pub enum CallTransfer {
 
 /// Two joined legs; dropping this parts them.
 #[derive(Debug)]
-pub struct JoinedLegs(JoinHandle<&'static str>);
+pub struct JoinedLegs {
+    task: JoinHandle<&'static str>,
+    announcements: mpsc::Sender<Vec<i16>>,
+    /// Counts in the edge's statistics.
+    _counted: Arc<()>,
+}
 
 impl Drop for JoinedLegs {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -72,10 +79,6 @@ pub enum TransferStep {
 }
 
 impl CallTransfer {
-    pub fn is_joined(&self) -> bool {
-        matches!(self, Self::Joined(_))
-    }
-
     fn is_cancelled(&self) -> bool {
         matches!(
             self,
@@ -103,14 +106,14 @@ pub async fn next(transfer: &mut Option<CallTransfer>) -> TransferStep {
             TransferStep::Dialled(outcome.await.unwrap_or(gone))
         }
         Some(CallTransfer::Joined(joined)) => {
-            let why = (&mut joined.0).await;
+            let why = (&mut joined.task).await;
             TransferStep::Parted(why.unwrap_or("the other leg is gone"))
         }
     }
 }
 
 impl Call {
-    pub(super) async fn begin_transfer(&mut self, to: String, language: String) {
+    pub(super) async fn begin_transfer(&mut self, to: String) {
         if self.transfer.is_some() {
             return self.not_transferred("a transfer is under way");
         }
@@ -120,7 +123,7 @@ impl Call {
             TransferMethod::Bridge => false,
         };
         if !refers {
-            return self.dial(&to, language).await;
+            return self.dial(to).await;
         }
         let outbound = self.caller.trunk.outbound.uri.as_ref();
         let target = match outbound.and_then(|uri| uri.parse::<Uri>().ok()) {
@@ -140,7 +143,6 @@ impl Call {
         let is_asked = asked.is_some();
         self.transfer = Some(CallTransfer::Referred {
             to,
-            language,
             answers: asked.map(|asked| asked.answers),
             until: Instant::now() + ANSWERED,
             is_cancelled: false,
@@ -154,10 +156,7 @@ impl Call {
     /// declined, or the transfer is cancelled. `status`: that of the peer; `None` if it cannot be reached.
     async fn refer_failed(&mut self, status: Option<u16>) {
         let Some(CallTransfer::Referred {
-            to,
-            language,
-            is_cancelled,
-            ..
+            to, is_cancelled, ..
         }) = self.transfer.take()
         else {
             return;
@@ -170,17 +169,17 @@ impl Call {
             let unreachable = || "the trunk cannot be reached".to_owned();
             return self.not_transferred(&status.map_or_else(unreachable, not_taken));
         }
-        self.dial(&to, language).await;
+        self.dial(to).await;
     }
 
     /// Calls the person over the caller's trunk.
-    async fn dial(&mut self, to: &str, language: String) {
+    async fn dial(&mut self, to: String) {
         let trunk = &self.caller.trunk;
-        let configured = outbound::configured(trunk, to);
+        let configured = outbound::configured(trunk, &to);
         let is_configured = configured.is_some();
         let (uri, hop) = configured.unwrap_or_else(|| {
             let remote = self.flow.remote;
-            let uri = Uri::sip(to, Host::Ip(remote.ip()), Some(remote.port()));
+            let uri = Uri::sip(&to, Host::Ip(remote.ip()), Some(remote.port()));
             (uri, None)
         });
         // The caller's connection is used if it is that of the configured place.
@@ -220,8 +219,8 @@ impl Call {
             let _ = done.send(plan.dial(dead).await);
         });
         self.transfer = Some(CallTransfer::Dialling {
+            to,
             outcome,
-            language,
             _alive: alive,
         });
         self.direct(Control::Ring(true)).await;
@@ -285,15 +284,17 @@ impl Call {
                 self.direct(Control::Ring(false)).await;
                 self.not_transferred(&why);
             }
-            TransferStep::Parted(why) => return Some(why.to_owned()),
+            TransferStep::Parted(why) => {
+                self.notify(LegEvent::Parted);
+                return Some(why.to_owned());
+            }
         }
         None
     }
 
     async fn join(&mut self, second: Leg) {
-        let language = match self.transfer.take() {
-            Some(CallTransfer::Dialling { language, .. }) => language,
-            _ => String::new(),
+        let Some(CallTransfer::Dialling { to, .. }) = self.transfer.take() else {
+            return;
         };
         if self.media.is_none() {
             return self.not_transferred("the call has no media");
@@ -301,10 +302,20 @@ impl Call {
         let (theirs, ours) = ends();
         let join_ends = Control::Join(theirs.speech, theirs.events);
         self.direct(join_ends).await;
-        let parting = self.shared.parting.subscribe();
-        let joined = tokio::spawn(join(ours, second, parting, language));
-        self.transfer = Some(CallTransfer::Joined(JoinedLegs(joined)));
-        self.notify(LegEvent::Transfer(Ok(())));
+        let (announcements, announced) = mpsc::channel(ANNOUNCEMENTS);
+        self.transfer = Some(CallTransfer::Joined(JoinedLegs {
+            task: tokio::spawn(join(ours, second, announced)),
+            announcements,
+            _counted: self.shared.joined.clone(),
+        }));
+        self.notify(LegEvent::Joined { to });
+    }
+
+    /// Plays samples to both joined legs.
+    pub(super) fn announce(&self, samples: Vec<i16>) {
+        if let Some(CallTransfer::Joined(joined)) = &self.transfer {
+            let _ = joined.announcements.try_send(samples);
+        }
     }
 
     /// The peer hangs up. Many phones do so once they have accepted a REFER, without a NOTIFY.

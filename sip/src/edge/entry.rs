@@ -20,14 +20,13 @@ use super::{
 use crate::{
     call::{self, CallParties},
     dialog::open_dialogs::DialogMessage,
-    identities,
+    identities::{self, NoCalledNumber},
     leg::OfferedCall,
     limits::rate_limit::{RateCount, RateLimit, RateLimiter},
     lines::{ALL_TAKEN, LinePermit},
     message::{
         BrokenMessage, Method, SipMessage, SipRequest, SipResponse, Via, check, parse, take_sdp,
     },
-    numbers::Number,
     settings::Trunk,
     shared::{ACCEPT, ALLOW, SUPPORTED, Shared, token},
     statistics::count,
@@ -322,7 +321,7 @@ impl EdgeEntry {
             refuse((503, "stopping"));
             return Err(refused(503, "Service Unavailable", STOPPING));
         }
-        let did = called(request, trunk).inspect_err(|why| {
+        let dids = called(request, trunk).inspect_err(|why| {
             count(&self.shared.counters.callers.refused, 1);
             refuse((why.status(), "number"));
         })?;
@@ -341,7 +340,7 @@ impl EdgeEntry {
         reply.send(&reply.response(100, "Trying"));
         let caller = CallParties {
             trunk: trunk.clone(),
-            did,
+            dids,
             number: identities::caller_number(request, trunk, trusted),
             is_trunk_itself: trusted,
             outbound: None,
@@ -412,13 +411,14 @@ impl EdgeEntry {
     }
 }
 
-/// The called number; or a refusal, if there is none.
-fn called(request: &SipRequest, trunk: &Trunk) -> Result<String, StatelessResponse> {
-    let (status, phrase) = match identities::called_number(request, trunk) {
-        Number::E164(did) => return Ok(did),
-        Number::Incomplete => (484, "Address Incomplete"),
-        Number::None => (404, "Not Found"),
-    };
-    let words = "no header has a called number; set `number` or `extensions` of the trunk";
-    Err(refused(status, phrase, words))
+/// The called numbers; or a refusal, if there is none.
+fn called(request: &SipRequest, trunk: &Trunk) -> Result<Vec<String>, StatelessResponse> {
+    identities::called_numbers(request, trunk).map_err(|missing| {
+        let (status, phrase) = match missing {
+            NoCalledNumber::Incomplete => (484, "Address Incomplete"),
+            NoCalledNumber::None => (404, "Not Found"),
+        };
+        let words = "no header has a called number; set `number` or `extensions` of the trunk";
+        refused(status, phrase, words)
+    })
 }

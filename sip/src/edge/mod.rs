@@ -27,7 +27,7 @@ use crate::{
     message::Host,
     resolution,
     settings::{ListenAddress, SipSettings, SipTransport, UserAgent},
-    shared::{BoundSockets, Parting, Shared},
+    shared::{BoundSockets, Shared},
     statistics::EdgeStatistics,
     transport::{
         Acceptor, Flow, Receive, SipConnectionLimits, TlsError, accept, listen_tcp, listen_udp,
@@ -232,22 +232,10 @@ impl Edge {
         }
     }
 
-    /// Waits until no caller is joined to a person.
-    pub async fn parted(&self) {
-        self.shared.parting.closed().await;
-    }
-
-    /// Says a sentence to joined callers and persons, each in the language of its transfer, and hangs them up by this time at the
-    /// latest. The sentence has samples at [`crate::leg::SPEECH_RATE`].
-    pub fn part(&self, by: tokio::time::Instant, sentence: fn(language: &str) -> Vec<i16>) {
-        let parting = Parting { by, sentence };
-        self.shared.parting.send_replace(Some(parting));
-    }
-
     pub fn statistics(&self) -> EdgeStatistics {
         EdgeStatistics {
             calls: self.shared.lines.taken(),
-            joined: self.shared.parting.receiver_count(),
+            joined: Arc::strong_count(&self.shared.joined) - 1,
             registered_trunks: self.shared.registrars.count(),
             strangers_dropped: self.entry.dropped(),
             refused: self.shared.refusals.read(),

@@ -14,12 +14,13 @@ pub mod jitter_buffer;
 pub mod key_dedup;
 pub mod opus;
 pub mod playout;
-pub mod ring_tone;
+
 pub mod rtcp;
 pub mod rtp;
 pub mod sdp;
 pub mod srtp;
 pub mod stream;
+pub mod tones;
 
 /// Why a stream cannot be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

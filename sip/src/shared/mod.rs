@@ -8,10 +8,7 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use tokio::{
-    sync::{mpsc, watch},
-    time::Instant,
-};
+use tokio::sync::mpsc;
 
 use crate::{
     dialog::open_dialogs::OpenDialogs,
@@ -36,15 +33,6 @@ pub const SUPPORTED: &str = "timer, 100rel";
 /// Extensions that a request may require.
 pub const EXTENSIONS: [&str; 2] = ["timer", "100rel"];
 
-/// The end of joined calls when the edge stops.
-#[derive(Debug, Clone, Copy)]
-pub struct Parting {
-    /// The time by which joined legs must be parted.
-    pub by: Instant,
-    /// The sentence that both hear before, in this language, at [`crate::leg::SPEECH_RATE`].
-    pub sentence: fn(language: &str) -> Vec<i16>,
-}
-
 #[derive(Debug)]
 pub struct Shared {
     pub settings: SipSettings,
@@ -58,8 +46,8 @@ pub struct Shared {
     pub refusals: Refusals,
     /// The address for SDP, if `public_address` is set.
     pub public_ip: Option<IpAddr>,
-    /// Set once the edge stops.
-    pub parting: watch::Sender<Option<Parting>>,
+    /// Each joined call holds a clone.
+    pub joined: Arc<()>,
     pub dialogs: Arc<OpenDialogs>,
     pub lines: Arc<Lines>,
     sockets: OnceLock<BoundSockets>,
@@ -99,7 +87,7 @@ impl Shared {
             counters: EdgeCounters::default(),
             refusals: Refusals::default(),
             public_ip,
-            parting: watch::Sender::new(None),
+            joined: Arc::default(),
             dialogs: Arc::default(),
             sockets: OnceLock::new(),
             registrars: Registrars::default(),

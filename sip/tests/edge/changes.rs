@@ -1,12 +1,9 @@
 //! Changes to an established call by either side.
 
-use std::time::Duration;
-
 use dikala_sip::{
-    leg::{LegEvent, SPEECH_RATE},
+    leg::{HangupNote, LegEvent, Order, SPEECH_RATE},
     settings::{Codec, TransferMethod},
 };
-use tokio::time::timeout;
 
 use crate::{
     proofs::{challenge, number, proven, silent_registrar},
@@ -289,7 +286,7 @@ pub async fn joined(
     let accepted = phone.response(&invite, "200 OK", "person", &pcma(person.port()));
     phone.send(&accepted).await;
     phone.expect("ACK ").await;
-    eventually("it stands", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
+    eventually("it stands", || bench.is_joined()).await;
     // The ring tone is over.
     caller.falls_silent().await;
     (caller, answer, person, invite, accepted)
@@ -343,12 +340,13 @@ async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
         Some(phone.call_id.as_str()),
         "so does the caller's"
     );
+    eventually("the task hears", || bench.saw(&LegEvent::Parted)).await;
     phone.answer(&bye, "200 OK").await;
     eventually("no call counts", || bench.edge.statistics().calls == 0).await;
 }
 
-/// The sentence of an edge that stops: two seconds of a loud tone.
-fn sentence(_language: &str) -> Vec<i16> {
+/// Two seconds of a loud tone.
+fn sentence() -> Vec<i16> {
     let wave = |at: u32| {
         if (at / 24).is_multiple_of(2) {
             8_000
@@ -368,23 +366,21 @@ async fn is_told(sound: &PhoneMedia) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_who_are_joined_are_told_that_the_bridge_stops_and_hung_up() {
+async fn both_who_are_joined_hear_an_announcement_and_are_hung_up() {
     let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
     let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let (mut caller, answer, mut person, invite, _) = joined(&bench, &mut phone).await;
     carries(&mut caller, &answer, &person).await;
     carries(&mut person, &invite, &caller).await;
     assert_eq!(bench.edge.statistics().joined, 1);
-    // Nothing is parted before it is time.
-    let parted = bench.edge.parted();
-    assert!(timeout(Duration::from_millis(200), parted).await.is_err());
     // Earlier speech is over.
     caller.falls_silent().await;
     person.falls_silent().await;
-    let by = tokio::time::Instant::now() + PATIENCE;
-    bench.edge.part(by, sentence);
+    bench.order(Order::Announce(sentence())).await;
     is_told(&caller).await;
     is_told(&person).await;
+    let words = "The service stops.".to_owned();
+    bench.order(Order::Hangup(HangupNote { words })).await;
     let (mut calls, mut reasons) = (Vec::new(), Vec::new());
     for _ in 0..2 {
         let bye = phone.expect("BYE ").await;
@@ -401,28 +397,13 @@ async fn both_who_are_joined_are_told_that_the_bridge_stops_and_hung_up() {
     assert_eq!(calls, expected);
     let told = |reason: &String| reason.contains("The service stops.");
     assert!(reasons.iter().any(told), "{reasons:?}");
-    bench.edge.parted().await;
-    eventually("no call counts", || bench.edge.statistics().calls == 0).await;
+    eventually("no call counts", || {
+        let counted = bench.edge.statistics();
+        (counted.calls, counted.joined) == (0, 0)
+    })
+    .await;
     let persons = bench.edge.statistics().persons;
     assert_eq!((persons.answered, persons.failed), (1, 0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn who_is_joined_is_parted_in_time_though_nothing_is_heard() {
-    let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
-    let mut phone = ScriptedPhone::udp(bench.udp()).await;
-    let (_caller, _, _person, _, _) = joined(&bench, &mut phone).await;
-    // A caller on hold is not spoken to.
-    phone
-        .ask("INVITE", "", &pcma(40_000).replace("sendrecv", "inactive"))
-        .await;
-    phone.answered("SIP/2.0 200").await;
-    phone.acknowledge("").await;
-    let by = tokio::time::Instant::now() + Duration::from_millis(300);
-    bench.edge.part(by, sentence);
-    timeout(Duration::from_secs(5), phone.expect("BYE "))
-        .await
-        .expect("hung up before a sentence could have been heard");
 }
 
 #[tokio::test(flavor = "multi_thread")]

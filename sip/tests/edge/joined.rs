@@ -40,7 +40,7 @@ async fn early_media_is_heard_at_once_and_never_later() {
         let accepted = phone.response(&invite, "200 OK", "person", &pcma(person.port()));
         phone.send(&accepted).await;
         phone.expect("ACK ").await;
-        eventually("it stands", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
+        eventually("it stands", || bench.is_joined()).await;
         caller.forgets();
         let mut late = 0;
         for _ in 0..120 {
@@ -146,7 +146,10 @@ async fn a_caller_hears_ringing_until_the_person_answers_or_refuses() {
         phone.send(&response).await;
         eventually("the task hears", || {
             let events = bench.call().events;
-            let told = |event: &LegEvent| matches!(event, LegEvent::Transfer(told) if told.is_ok() == answers);
+            let told = |event: &LegEvent| match answers {
+                true => matches!(event, LegEvent::Joined { .. }),
+                false => matches!(event, LegEvent::Transfer(Err(_))),
+            };
             events.iter().any(told)
         })
         .await;

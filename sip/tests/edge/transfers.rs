@@ -200,7 +200,7 @@ async fn a_person_is_called_where_and_as_the_trunk_has_it() {
     let accepted = carrier.response(&again, "200 OK", "person", &offer(40_002));
     carrier.send(&accepted).await;
     carrier.expect("ACK ").await;
-    eventually("it stands", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
+    eventually("it stands", || bench.is_joined()).await;
     phone.hang_up().await;
     let bye = carrier.expect("BYE ").await;
     challenge(&mut carrier, &bye, "407 Proxy Authentication Required").await;

@@ -39,6 +39,7 @@ async fn ring(world: &ApiWorld, name: &str) -> messages::CallReply {
         bridge_call_id: name.into(),
         did: world.ours.did.clone(),
         caller_number: "+6281298765432".parse().expect("a caller"),
+        channel: None,
         metadata: None,
         at: None,
     };

@@ -265,6 +265,7 @@ impl ApiWorld {
             bridge_call_id: "live".into(),
             did: self.ours.did.clone(),
             caller_number: "+6281298765432".parse().expect("a caller"),
+            channel: None,
             metadata: None,
             at: None,
         };

@@ -100,7 +100,8 @@ impl From<(String, CallError)> for MessageRefusal {
             CallError::InvalidTransition { .. }
             | CallError::NotActive
             | CallError::TransferNotAllowed
-            | CallError::TooManyTransfers => ErrorCode::InvalidTransition,
+            | CallError::TooManyTransfers
+            | CallError::Joined => ErrorCode::InvalidTransition,
             CallError::Busy | CallError::Moved => ErrorCode::Busy,
             CallError::Unavailable => ErrorCode::Unavailable,
         };

@@ -78,6 +78,7 @@ const fn class(what: &TimelineEvent) -> &'static str {
         TimelineEvent::Called(_) => "called",
         TimelineEvent::Rang
         | TimelineEvent::Answered
+        | TimelineEvent::Joined
         | TimelineEvent::Over { .. }
         | TimelineEvent::Summed(_) => "step",
     }
@@ -97,6 +98,7 @@ fn what(view: &DashboardView, what: &TimelineEvent, nth: usize) -> Markup {
     match what {
         TimelineEvent::Rang => html! { strong { (view.t("calls-rang")) } },
         TimelineEvent::Answered => html! { strong { (view.t("calls-was-answered")) } },
+        TimelineEvent::Joined => html! { strong { (view.t("calls-was-joined")) } },
         TimelineEvent::Said(turn) => said(view, turn),
         TimelineEvent::Called(function) => called(view, function, nth),
         TimelineEvent::Over { reason, by, hand } => html! {

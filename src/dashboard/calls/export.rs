@@ -40,6 +40,8 @@ const COLUMNS: &[&str] = &[
     "outcome",
     "aiCostIdr",
     "transcriptSummary",
+    "channel",
+    "joinedAt",
 ];
 
 /// `GET /dashboard/calls.csv`: all matching calls, newest first. It is no snapshot: each call appears as it is when
@@ -110,5 +112,7 @@ fn line(visit: &SignedIn, call: &CallView, names: &CallNames) -> String {
         .maybe(names.outcome(visit, call))
         .figure(call.ai_cost_idr)
         .maybe(call.transcript_summary.as_deref())
+        .maybe(Some(call.channel))
+        .maybe(call.joined_at)
         .end()
 }

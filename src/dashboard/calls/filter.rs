@@ -1,7 +1,9 @@
 //! Filters of the list of calls, kept in its address. They are those of `GET /calls`, except that dates are the
 //! reader's days and the last day is included.
 
-use dikala_entities::{AgentId, CallStatus, Millis, OfTenant, PhoneNumberId, agent, phone_number};
+use dikala_entities::{
+    AgentId, CallStatus, ChannelKind, Millis, OfTenant, PhoneNumberId, agent, phone_number,
+};
 use maud::Markup;
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::{Map, Value};
@@ -26,13 +28,14 @@ pub const PAGE: i64 = 25;
 /// Newest agents, and newest numbers, that the filter offers. Links from their pages reach the others.
 const CHOICES_MAX: u64 = 25;
 /// The parameters, by the API's names.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "status",
     "from",
     "to",
     "agentId",
     "phoneNumberId",
     "callerNumber",
+    "channel",
     "before",
 ];
 /// Short names of parameters, for typing an address.
@@ -136,6 +139,9 @@ pub async fn form(visit: &SignedIn, filled: &FormState) -> Result<Markup, DbErr>
             .any(|name| *name != "before" && !filled.text(name).is_empty());
     let statuses = CallStatus::ALL.iter();
     let statuses = statuses.map(|status| (status.to_string(), visit.t(words::status_id(*status))));
+    let channels = ChannelKind::ALL.iter();
+    let channels =
+        channels.map(|channel| (channel.to_string(), visit.t(words::channel_id(*channel))));
     let agents = agents(visit, filled.text("agentId")).await?;
     let numbers = numbers(visit, filled.text("phoneNumberId")).await?;
     let any = |choices: Vec<(String, String)>| {
@@ -149,6 +155,7 @@ pub async fn form(visit: &SignedIn, filled: &FormState) -> Result<Markup, DbErr>
         Field::select("agentId", visit.t("calls-agent"), any(agents)),
         Field::select("phoneNumberId", visit.t("calls-number"), any(numbers)),
         Field::text("callerNumber", visit.t("calls-caller")),
+        Field::select("channel", visit.t("calls-channel"), any(channels.collect())),
     ];
     let all = is_open.then_some("calls-filter-none");
     Ok(filters(visit, PATH, filled, &fields, all))

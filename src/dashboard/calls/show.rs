@@ -93,6 +93,7 @@ fn facts(visit: &SignedIn, record: &CallRecord, now: Millis) -> Markup {
                 span.number { (call.callee_number.as_str()) }
                 @if let Some(label) = &record.number { " " span.muted { (label) } }
             }
+            dt { (visit.t("calls-channel")) } dd { (visit.t(words::channel_id(call.channel))) }
             dt { (visit.t("calls-agent")) } dd { (agent(visit, record)) }
             dt { (visit.t("calls-when")) } dd { (visit.time(call.started_at)) }
             dt { (visit.t("calls-duration")) } dd { (duration(visit, call, now)) }

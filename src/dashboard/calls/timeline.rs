@@ -23,6 +23,8 @@ pub struct TimelineEntry {
 pub enum TimelineEvent {
     Rang,
     Answered,
+    /// A person was joined to the caller.
+    Joined,
     Said(TranscriptTurn),
     Called(InvokedFunction),
     Over {
@@ -55,8 +57,9 @@ impl TimelineEvent {
             Self::Answered => 1,
             Self::Said(_) => 2,
             Self::Called(_) => 3,
-            Self::Over { .. } => 4,
-            Self::Summed(_) => 5,
+            Self::Joined => 4,
+            Self::Over { .. } => 5,
+            Self::Summed(_) => 6,
         }
     }
 }
@@ -77,6 +80,11 @@ pub fn of(record: &CallRecord) -> Vec<TimelineEntry> {
         at,
         event: announced(EventKind::CallAnswered),
         what: TimelineEvent::Answered,
+    }));
+    entries.extend(call.joined_at.map(|at| TimelineEntry {
+        at,
+        event: None,
+        what: TimelineEvent::Joined,
     }));
     entries.extend(functions(&record.invocations, &record.events));
     if let Some(said) = &record.transcript {
@@ -291,6 +299,7 @@ mod tests {
         let name = |entry: &TimelineEntry| match &entry.what {
             TimelineEvent::Rang => "rang".to_owned(),
             TimelineEvent::Answered => "answered".to_owned(),
+            TimelineEvent::Joined => "joined".to_owned(),
             TimelineEvent::Said(turn) => turn.text.clone(),
             TimelineEvent::Called(function) => function.name.clone(),
             TimelineEvent::Over { .. } => "over".to_owned(),

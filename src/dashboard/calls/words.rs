@@ -1,7 +1,7 @@
 //! Names of states, reasons and durations.
 
 use dikala_entities::{
-    CallStatus, CallerNumber, DeliveryStatus, HangupInitiator, HangupReason, Speaker,
+    CallStatus, CallerNumber, ChannelKind, DeliveryStatus, HangupInitiator, HangupReason, Speaker,
 };
 use maud::{Markup, html};
 
@@ -118,6 +118,13 @@ pub fn duration(view: &DashboardView, seconds: i64) -> String {
 /// A duration in milliseconds: `310 ms`.
 pub fn milliseconds(view: &DashboardView, ms: i64) -> String {
     view.tn("calls-milliseconds", &[("ms", ms.into())])
+}
+
+pub const fn channel_id(channel: ChannelKind) -> &'static str {
+    match channel {
+        ChannelKind::Phone => "calls-channel-phone",
+        ChannelKind::Whatsapp => "calls-channel-whatsapp",
+    }
 }
 
 /// The caller's number, or a note that it was erased.

@@ -1,9 +1,9 @@
 //! Calls of all tenants, as operators see them: running ones first; one call with its details.
 
 use dikala_entities::{
-    AgentId, BridgeId, CallId, CallStatus, CallerNumber, DeliveryId, DeliveryStatus, EventId,
-    EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber, PhoneNumberId, TenantId,
-    WebhookId,
+    AgentId, BridgeId, CallId, CallStatus, CallerNumber, ChannelKind, DeliveryId, DeliveryStatus,
+    EventId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber, PhoneNumberId,
+    TenantId, WebhookId,
     call::{Column, Entity, ended_as, unfinished},
     credit_hold, delivery, event,
 };
@@ -39,8 +39,8 @@ const LIVE_MAX: u64 = 10_000;
     "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
     "bridgeId": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "bridgeCallId": "3848276298220188511@sip.example.com",
     "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3,
-    "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890", "status": "answered",
-    "startedAt": "2026-01-15T03:30:00.000Z", "answeredAt": "2026-01-15T03:30:04.000Z", "endedAt": null,
+    "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890", "channel": "phone", "status": "answered",
+    "startedAt": "2026-01-15T03:30:00.000Z", "answeredAt": "2026-01-15T03:30:04.000Z", "joinedAt": null, "endedAt": null,
     "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null, "hangupInitiator": null, "failureDetail": null,
     "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "node_01k9zv3m8rj2q4w6y8a0c2e4g6"
 }))]
@@ -55,9 +55,12 @@ pub struct OperatorCall {
     pub agent_version: Option<i64>,
     pub caller_number: CallerNumber,
     pub callee_number: PhoneNumber,
+    pub channel: ChannelKind,
     pub status: CallStatus,
     pub started_at: Millis,
     pub answered_at: Option<Millis>,
+    /// When a person answered and was joined to the caller.
+    pub joined_at: Option<Millis>,
     pub ended_at: Option<Millis>,
     pub duration_seconds: Option<i64>,
     pub talk_time_seconds: Option<i64>,
@@ -132,8 +135,8 @@ pub struct CallDeliveryStatus {
     "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
     "bridgeId": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "bridgeCallId": "3848276298220188511@sip.example.com",
     "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3,
-    "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890", "status": "answered",
-    "startedAt": "2026-01-15T03:30:00.000Z", "answeredAt": "2026-01-15T03:30:04.000Z", "endedAt": null,
+    "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890", "channel": "phone", "status": "answered",
+    "startedAt": "2026-01-15T03:30:00.000Z", "answeredAt": "2026-01-15T03:30:04.000Z", "joinedAt": null, "endedAt": null,
     "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null, "hangupInitiator": null, "failureDetail": null,
     "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "node_01k9zv3m8rj2q4w6y8a0c2e4g6",
     "holds": [{"heldMinutes": 1, "usedMinutes": 1, "grants": 1, "last": false, "refusal": null,

@@ -7,7 +7,8 @@
 //! before it knows the bound values.
 
 use dikala_entities::{
-    AgentId, CallId, CallStatus, CallerNumber, Millis, OfTenant, PhoneNumberId, TenantId, call,
+    AgentId, CallId, CallStatus, CallerNumber, ChannelKind, Millis, OfTenant, PhoneNumberId,
+    TenantId, call,
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, PartialModelTrait, QueryFilter,
@@ -36,6 +37,7 @@ enum CallAttribute {
     Nameless,
     Agent,
     Number,
+    Channel,
     /// The status of a running call.
     Running,
     /// The status with which a call ended.
@@ -47,7 +49,12 @@ impl CallAttribute {
     const fn wider(self) -> Option<Self> {
         match self {
             Self::Nameless => Some(Self::Caller),
-            Self::Caller | Self::Agent | Self::Number | Self::Running | Self::Outcome => None,
+            Self::Caller
+            | Self::Agent
+            | Self::Number
+            | Self::Channel
+            | Self::Running
+            | Self::Outcome => None,
         }
     }
 }
@@ -60,7 +67,7 @@ struct Index {
 }
 
 /// The most selective first.
-const INDEXES: [Index; 11] = [
+const INDEXES: [Index; 12] = [
     Index::new("calls_tenant_outcome", &[CallAttribute::Running]),
     Index::new(
         "calls_nameless_agent",
@@ -90,6 +97,7 @@ const INDEXES: [Index; 11] = [
     Index::new("calls_tenant_outcome", &[CallAttribute::Outcome]),
     Index::new("calls_tenant_number", &[CallAttribute::Number]),
     Index::new("calls_tenant_agent", &[CallAttribute::Agent]),
+    Index::new("calls_tenant_channel", &[CallAttribute::Channel]),
 ];
 
 impl Index {
@@ -156,6 +164,7 @@ pub struct CallFilter {
     pub agent: Option<AgentId>,
     pub number: Option<PhoneNumberId>,
     pub caller: Option<CallerNumber>,
+    pub channel: Option<ChannelKind>,
     pub before: Option<CallId>,
 }
 
@@ -171,6 +180,7 @@ impl CallFilter {
                 agent: form.optional("agentId", None, id("an agent")),
                 number: form.optional("phoneNumberId", None, id("a phone number")),
                 caller: form.optional("callerNumber", None, caller_number),
+                channel: form.optional("channel", None, word("a channel")),
                 before: cursor(form),
             })
         })
@@ -223,6 +233,7 @@ impl CallFilter {
             caller,
             self.agent.map(|_| CallAttribute::Agent),
             self.number.map(|_| CallAttribute::Number),
+            self.channel.map(|_| CallAttribute::Channel),
             status,
         ]
         .into_iter()
@@ -282,7 +293,8 @@ impl CallFilter {
                 CallAttribute::Nameless
                 | CallAttribute::Caller
                 | CallAttribute::Agent
-                | CallAttribute::Number => all.add_option(is),
+                | CallAttribute::Number
+                | CallAttribute::Channel => all.add_option(is),
             }
         })
     }
@@ -305,6 +317,7 @@ impl CallFilter {
             }
             CallAttribute::Agent => (call::Column::AgentId, self.agent?.into()),
             CallAttribute::Number => (call::Column::PhoneNumberId, self.number?.into()),
+            CallAttribute::Channel => (call::Column::Channel, self.channel?.into()),
             CallAttribute::Running | CallAttribute::Outcome => {
                 (call::Column::Status, self.status?.into())
             }

@@ -73,11 +73,12 @@ fn over_sip(sip: &EdgeStatistics) -> Vec<MetricFamily> {
     let mut now = MetricFamily::new(
         GAUGE,
         "dikala_telephony_calls_active",
-        &["leg"],
-        "Calls over SIP now: of callers, and to persons to whom they were transferred",
+        &["state"],
+        "Callers over SIP now: with an agent, ringing included, and joined to a person",
     );
-    now.number(&["caller"], whole(sip.calls as u64));
-    now.number(&["person"], whole(sip.joined as u64));
+    let with_agent = sip.calls.saturating_sub(sip.joined);
+    now.number(&["with_agent"], whole(with_agent as u64));
+    now.number(&["joined"], whole(sip.joined as u64));
     vec![
         now,
         outcomes,

@@ -376,9 +376,9 @@ async fn transferred(world: &TestWorld) -> (FakeGemini, BridgeThread, TestPhone,
 #[actix_web::test]
 async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
-    let (_model, bridge, phone, _) = transferred(&world).await;
+    let (_model, bridge, phone, id) = transferred(&world).await;
     let (person, second) = phone.takes_a_call().await;
-    assert_ended(&world, "ended", "transferred").await;
+    assert_joined(&world, &id).await;
     let from = [phone.audio.packets(), person.packets()];
     let stopping = bridge.stop();
     let (one, other) = (phone.hung_up().await, phone.hung_up().await);
@@ -397,7 +397,35 @@ async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
         stopping.is_finished().then_some(())
     })
     .await;
+    assert_ended(&world, "ended", "transferred").await;
     world.assert_ledger_is_exact();
+}
+
+async fn assert_joined(world: &TestWorld, id: &str) {
+    eventually("the person to be joined", async || {
+        let call = world.tenant.call(id).await;
+        assert_eq!(call["status"], "answered", "{call}");
+        (call["joinedAt"] != Value::Null).then_some(())
+    })
+    .await;
+}
+
+#[actix_web::test]
+async fn a_tenant_can_end_a_joined_call() {
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let (_model, _bridge, phone, id) = transferred(&world).await;
+    let (_person, second) = phone.takes_a_call().await;
+    assert_joined(&world, &id).await;
+    let path = format!("/calls/{id}/hangup");
+    world.tenant.api.post(&path, json!({})).await.expect(202);
+    let (one, other) = (phone.hung_up().await, phone.hung_up().await);
+    let ids = [&one, &other].map(|bye| dikala_testkit::phone::header(bye, "call-id"));
+    assert!(ids.contains(&second) && ids[0] != ids[1], "{ids:?}");
+    let call = world.tenant.call_over(&id).await;
+    let seen = ["status", "hangupReason", "hangupInitiator"].map(|field| &call[field]);
+    assert_eq!(json!(seen), json!(["ended", "requested", "tenant"]));
+    // The model's summary came while both talked.
+    world.event("call.transcript", &id).await;
 }
 
 #[actix_web::test]

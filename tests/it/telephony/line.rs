@@ -20,7 +20,7 @@ impl MemoryLine {
         tokio::spawn(play(said, events.clone()));
         let incoming = OfferedCall {
             id: id.to_owned(),
-            did: did.to_owned(),
+            dids: vec![did.to_owned()],
             caller: "+6281234567890".to_owned(),
             trunk: "memory".to_owned(),
             sip_call_id: id.to_owned(),
@@ -47,7 +47,7 @@ impl MemoryLine {
     /// Waits for the answer and acknowledges it.
     pub async fn answered(&mut self) {
         assert_eq!(self.next().await, Order::Ring);
-        assert_eq!(self.next().await, Order::Answer);
+        assert!(matches!(self.next().await, Order::Answer { .. }));
         self.events.send(LegEvent::Answered).await.unwrap();
     }
 

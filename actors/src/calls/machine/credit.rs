@@ -106,6 +106,6 @@ impl MachineState {
     /// Minutes that should be granted at `now`: those begun, and the next one if it is near.
     pub(super) fn wanted(&self, answered_at: Millis, now: Millis, rules: &CallLimits) -> i64 {
         let ahead = now.since(answered_at).saturating_add(rules.warn_before_ms);
-        (ahead / MINUTE_MS + 1).min(self.max_minutes)
+        (ahead / MINUTE_MS + 1).min(self.minutes_max())
     }
 }

@@ -90,11 +90,9 @@ impl MachineState {
                 due_at: granted_until,
             });
         }
-        if now >= longest_at {
-            return Some(DueAction::HangUp {
-                reason: HangupReason::MaxDuration,
-                due_at: longest_at,
-            });
+        if let Some(due_at) = longest_at.filter(|longest_at| now >= *longest_at) {
+            let reason = HangupReason::MaxDuration;
+            return Some(DueAction::HangUp { reason, due_at });
         }
         let warn = |reason, cut_at: Millis| {
             let seconds_left = (cut_at.since(now) + 999) / 1_000;
@@ -106,10 +104,8 @@ impl MachineState {
         if self.credit.last {
             return warn(HangupReason::CreditsExhausted, granted_until);
         }
-        if now >= longest_at.plus_ms(-rules.warn_before_ms) {
-            return warn(HangupReason::MaxDuration, longest_at);
-        }
-        None
+        let longest_at = longest_at.filter(|at| now >= at.plus_ms(-rules.warn_before_ms))?;
+        warn(HangupReason::MaxDuration, longest_at)
     }
 
     /// The time at which the service will cut the call for this reason.
@@ -117,10 +113,10 @@ impl MachineState {
         let Phase::Answered { at } = self.phase else {
             return None;
         };
-        Some(match reason {
-            HangupReason::CreditsExhausted => self.granted_until(at),
+        match reason {
+            HangupReason::CreditsExhausted => Some(self.granted_until(at)),
             _ => self.longest_until(at),
-        })
+        }
     }
 
     /// The time to ask [`due`](Self::due) again if no message comes first. Later than `now` once `due` returned `None`.
@@ -135,12 +131,13 @@ impl MachineState {
         match self.phase {
             Phase::Ringing => next = next.min(self.ring_until),
             Phase::Answered { at } => {
-                let longest_at = self.longest_until(at);
-                next = next.min(longest_at);
-                if !self.credit.last && self.warned != Some(HangupReason::MaxDuration) {
-                    next = next.min(longest_at.plus_ms(-rules.warn_before_ms).max(at));
+                if let Some(longest_at) = self.longest_until(at) {
+                    next = next.min(longest_at);
+                    if !self.credit.last && self.warned != Some(HangupReason::MaxDuration) {
+                        next = next.min(longest_at.plus_ms(-rules.warn_before_ms).max(at));
+                    }
                 }
-                if self.credit.granted < self.max_minutes {
+                if self.credit.granted < self.minutes_max() {
                     let ask = self.granted_until(at).plus_ms(-rules.warn_before_ms);
                     next = next.min(ask.max(self.credit.ask_at));
                 }

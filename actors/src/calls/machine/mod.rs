@@ -76,6 +76,8 @@ pub(crate) struct MachineState {
     pub resumed_at: Millis,
     pub ring_until: Millis,
     pub max_minutes: i64,
+    /// When a person was joined. The longest duration is the agent's, so it no longer counts.
+    pub joined_at: Option<Millis>,
     pub credit: CallCredit,
     pub hangup: Option<PendingHangup>,
     pub transfer: Option<PhoneNumber>,
@@ -94,6 +96,7 @@ pub(crate) enum Step {
     /// Already the case: acknowledged, nothing to write.
     Repeat,
     Answered(Box<MachineState>),
+    Joined(Box<MachineState>),
     End(CallEnding),
 }
 
@@ -119,6 +122,7 @@ impl MachineState {
             resumed_at: now,
             ring_until: now.plus_ms(rules.ring_timeout_ms),
             max_minutes,
+            joined_at: None,
             credit: CallCredit {
                 granted: 1,
                 ..CallCredit::default()
@@ -167,6 +171,27 @@ impl MachineState {
                 Err(InvalidTransition { status })
             }
             Phase::Over { .. } => Ok(Step::Repeat),
+        }
+    }
+
+    /// The bridge reports that a person has answered and is joined to the caller. That fulfils the request for it.
+    pub(crate) fn join(&self, at: Millis, now: Millis) -> Result<Step, InvalidTransition> {
+        match self.phase {
+            _ if self.joined_at.is_some() => Ok(Step::Repeat),
+            Phase::Answered { .. } => {
+                let at = self.bounded(at, now);
+                Ok(Step::Joined(Box::new(Self {
+                    joined_at: Some(at),
+                    last_change_at: at,
+                    seen_at: now,
+                    transfer: None,
+                    transfer_id: None,
+                    ..self.clone()
+                })))
+            }
+            Phase::Ringing | Phase::Over { .. } => Err(InvalidTransition {
+                status: self.status(),
+            }),
         }
     }
 
@@ -256,12 +281,22 @@ impl MachineState {
     fn cut_at(&self) -> Option<Millis> {
         match (&self.hangup, self.answered_at()) {
             (Some(pending), _) => pending.is_cut().then_some(pending.due_at),
-            (None, answered_at) => answered_at.map(|at| self.longest_until(at)),
+            (None, answered_at) => answered_at.and_then(|at| self.longest_until(at)),
         }
     }
 
-    fn longest_until(&self, answered_at: Millis) -> Millis {
-        answered_at.plus_ms(self.max_minutes.saturating_mul(MINUTE_MS))
+    /// The end of the longest duration; none for a joined call.
+    fn longest_until(&self, answered_at: Millis) -> Option<Millis> {
+        let is_the_agents = self.joined_at.is_none();
+        is_the_agents.then(|| answered_at.plus_ms(self.max_minutes.saturating_mul(MINUTE_MS)))
+    }
+
+    /// The most minutes that the call can need.
+    fn minutes_max(&self) -> i64 {
+        match self.joined_at {
+            None => self.max_minutes,
+            Some(_) => i64::MAX,
+        }
     }
 
     fn ending_lost(&self, last_seen: Millis, now: Millis) -> CallEnding {

@@ -343,9 +343,113 @@ fn a_lost_bridge_is_billed_to_its_last_sign() {
     );
 }
 
+fn joined(call: &MachineState, seconds: i64) -> MachineState {
+    match call.join(after(seconds), after(seconds)) {
+        Ok(Step::Joined(call)) => *call,
+        other => panic!("an answered call can be joined: {other:?}"),
+    }
+}
+
+#[test]
+fn a_person_joins_an_answered_call_once() {
+    let at = after(30);
+    let status = CallStatus::Ringing;
+    let refused = Err(InvalidTransition { status });
+    assert_eq!(ringing(10).join(at, at), refused);
+    let wanted = MachineState {
+        transfer: Some("+62811111111".parse().expect("a number")),
+        transfer_id: Some(CommandId::new(START)),
+        ..answered(10)
+    };
+    let call = joined(&wanted, 30);
+    assert_eq!(call.joined_at, Some(at));
+    assert_eq!(
+        (&call.transfer, call.transfer_id),
+        (&None, None),
+        "it is done"
+    );
+    assert_eq!(call.join(after(40), after(40)), Ok(Step::Repeat));
+    // The end of the call cannot lie before the joining.
+    let (reason, initiator) = (HangupReason::Transferred, HangupInitiator::Caller);
+    let end = ended(call.hang_up(after(20), after(90), reason, initiator));
+    assert_eq!((end.status, end.talk_seconds), (CallStatus::Ended, 30));
+    let over = call.over(&end);
+    assert_eq!(over.join(after(99), after(99)), Ok(Step::Repeat));
+    let never = answered(10).over(&end);
+    let status = CallStatus::Ended;
+    assert_eq!(never.join(at, after(99)), Err(InvalidTransition { status }));
+}
+
+#[test]
+fn a_joined_call_outlasts_the_agents_longest_duration_and_not_its_credit() {
+    let mut call = joined(&answered(2), 30);
+    let mut asked = Vec::new();
+    for second in 30..600 {
+        let now = after(second);
+        match call.due(now, now, &RULES) {
+            Some(DueAction::Extend { request, want, .. }) => {
+                asked.push(second);
+                let last = asked.len() == 6;
+                let total = call.credit.granted + if last { 0 } else { want };
+                call = call.granted(request, total, last, now);
+            }
+            Some(DueAction::Warn {
+                reason,
+                seconds_left,
+            }) => {
+                assert_eq!((reason, seconds_left), (HangupReason::CreditsExhausted, 29));
+                call.warned = Some(reason);
+            }
+            Some(DueAction::HangUp { reason, due_at }) => {
+                assert_eq!(
+                    (reason, due_at),
+                    (HangupReason::CreditsExhausted, after(360))
+                );
+                break;
+            }
+            Some(other) => panic!("{other:?} at {second}"),
+            None => {}
+        }
+    }
+    assert_eq!(asked[..6], [30, 90, 150, 210, 270, 330]);
+}
+
+#[test]
+fn a_cut_that_was_due_before_the_joining_stays() {
+    let call = answered(1);
+    let now = after(70);
+    let Some(DueAction::HangUp { reason, due_at }) =
+        call.granted(1, 2, false, after(30)).due(now, now, &RULES)
+    else {
+        panic!("the longest duration is over");
+    };
+    let cut = MachineState {
+        hangup: Some(PendingHangup {
+            id: CommandId::new(now),
+            reason,
+            initiator: HangupInitiator::System,
+            due_at,
+            issued_at: now,
+        }),
+        ..call
+    };
+    let late = joined(&cut, 71);
+    assert_eq!(late.joined_at, Some(after(60)));
+    let Some(DueAction::End(end)) = late.due(after(80), after(80), &RULES) else {
+        panic!("the cut is carried out");
+    };
+    assert_eq!(
+        (end.reason, end.talk_seconds),
+        (HangupReason::MaxDuration, 60)
+    );
+}
+
 #[derive(Clone, Debug)]
 enum Happening {
     Answer {
+        ago: i64,
+    },
+    Join {
         ago: i64,
     },
     HangUp {
@@ -366,6 +470,7 @@ enum Happening {
 fn happenings() -> impl Strategy<Value = Vec<(i64, Happening)>> {
     let one = prop_oneof![
         2 => (0..90_000_i64).prop_map(|ago| Happening::Answer { ago }),
+        1 => (0..90_000_i64).prop_map(|ago| Happening::Join { ago }),
         1 => (0..400_000_i64, 0..13_usize, any::<bool>())
             .prop_map(|(ago, reason, initiator)| Happening::HangUp { ago, reason, initiator }),
         1 => (0..90_000_i64, 0..4_usize).prop_map(|(ago, reason)| Happening::Fail { ago, reason }),
@@ -419,6 +524,7 @@ fn play(
         }
         let step = match happening {
             Happening::Answer { ago } => call.answer(now.plus_ms(-ago), now, "m").ok(),
+            Happening::Join { ago } => call.join(now.plus_ms(-ago), now).ok(),
             Happening::HangUp {
                 ago,
                 reason,
@@ -463,12 +569,12 @@ fn play(
             Happening::Request => None,
         };
         match step {
-            Some(Step::Answered(next)) => call = *next,
+            Some(Step::Answered(next) | Step::Joined(next)) => call = *next,
             Some(Step::End(ending)) => end(&mut call, ending, &mut left, &mut ends),
             Some(Step::Repeat) | None => {}
         }
     }
-    check(&ends, max_minutes, bill)
+    check(&ends, bill)
 }
 
 fn settle_due(
@@ -533,7 +639,6 @@ fn end(
 
 fn check(
     ends: &[(MachineState, CallEnding)],
-    max_minutes: i64,
     bill: fn(&MachineState, &CallEnding) -> i64,
 ) -> Result<(), String> {
     let [(call, ending)] = ends else {
@@ -544,7 +649,9 @@ fn check(
         None => 0,
         Some(_) => Minutes::for_talk(ending.talk_seconds).get(),
     };
-    if billed > rule || (billed < rule && !call.credit.last && call.credit.granted < max_minutes) {
+    if billed > rule
+        || (billed < rule && !call.credit.last && call.credit.granted < call.minutes_max())
+    {
         return Err(format!(
             "{billed} minutes billed for {} s of talk",
             ending.talk_seconds

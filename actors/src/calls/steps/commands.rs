@@ -68,6 +68,9 @@ pub(in crate::calls) async fn request_transfer(
     if call.state.is_over() {
         return Err(CallError::NotActive);
     }
+    if call.state.joined_at.is_some() {
+        return Err(CallError::Joined);
+    }
     if !call.deps.transfers.allow(&to) {
         return Err(CallError::TransferNotAllowed);
     }
@@ -92,8 +95,7 @@ async fn write_pending(
     next: &MachineState,
     audit: Audit,
 ) -> Result<(), CallError> {
-    let pending = PendingCommands::of(next);
-    let json = serde_json::to_string(&pending).map_err(|_| CallError::Unavailable)?;
+    let json = PendingCommands::of(next).to_json()?;
     if call.row.pending.as_ref() == Some(&json) {
         return Ok(());
     }

@@ -5,5 +5,6 @@ pub(super) mod commands;
 mod credit;
 pub(super) mod deadlines;
 pub(super) mod end;
+pub(super) mod join;
 pub(super) mod reopen;
 pub(super) mod transcript;

@@ -134,6 +134,7 @@ impl World {
             bridge_call_id: bridge_call.to_owned(),
             did: DID.parse().expect("a number"),
             caller_number: "+6281234567890".parse().expect("a caller"),
+            channel: None,
             metadata: None,
             at,
         };
@@ -222,6 +223,7 @@ fn incoming(bridge_call: &str) -> IncomingCall {
         bridge_call_id: bridge_call.to_owned(),
         did: DID.parse().expect("a number"),
         caller_number: "+6281234567890".parse().expect("a caller"),
+        channel: None,
         metadata: None,
         at: None,
     }

@@ -80,6 +80,7 @@ pub struct CallUpdate {
     pub last_sign_was: i64,
     pub status: CallStatus,
     pub answered_at: Option<i64>,
+    pub joined_at: Option<i64>,
     pub ended_at: Option<i64>,
     pub duration_seconds: Option<i64>,
     pub talk_time_seconds: Option<i64>,
@@ -93,9 +94,10 @@ pub struct CallUpdate {
     pub last_sign_at: i64,
 }
 
-const UPDATED: [(&str, ColumnType); 13] = [
+const UPDATED: [(&str, ColumnType); 14] = [
     ("status", ColumnType::Text),
     ("answered_at", ColumnType::BigInt),
+    ("joined_at", ColumnType::BigInt),
     ("ended_at", ColumnType::BigInt),
     ("duration_seconds", ColumnType::BigInt),
     ("talk_time_seconds", ColumnType::BigInt),
@@ -121,6 +123,7 @@ impl CallUpdate {
             it.last_sign_was.into(),
             it.status.into(),
             it.answered_at.into(),
+            it.joined_at.into(),
             it.ended_at.into(),
             it.duration_seconds.into(),
             it.talk_time_seconds.into(),

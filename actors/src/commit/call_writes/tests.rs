@@ -52,6 +52,7 @@ fn answered(call: &call::Model) -> CommitEntry {
         last_sign_was: call.started_at.as_i64(),
         status: CallStatus::Answered,
         answered_at: Some(call.started_at.as_i64()),
+        joined_at: None,
         ended_at: None,
         duration_seconds: None,
         talk_time_seconds: None,

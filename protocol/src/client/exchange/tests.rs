@@ -14,11 +14,12 @@ const CALL: &str = "call_01k9zv3m8rj2q4w6y8a0c2e4g6";
 const OTHER_CALL: &str = "call_01k9zv3m8rj2q4w6y8a0c2e4g7";
 const COMMAND: &str = "cmd_01k9zv3m8rj2q4w6y8a0c2e4g6";
 
-fn incoming() -> IncomingCall {
-    IncomingCall {
+fn incoming() -> crate::IncomingCall {
+    crate::IncomingCall {
         bridge_call_id: "b-1".to_owned(),
         did: "+622150001000".parse().expect("a number"),
         caller_number: "+6281234567890".parse().expect("a number"),
+        channel: None,
         metadata: None,
         at: AT,
         trace: None,
@@ -102,6 +103,68 @@ fn talking(exchange: &mut MessageExchange) {
     assert!(
         matches!(&told[..], [(1, ServiceEvent::Reply(ServiceReply::Taken { call, .. }, _))] if call.to_string() == CALL)
     );
+}
+
+/// A call with two more called numbers.
+fn with_other_dids() -> OpenedCall {
+    let other = |did: &str| did.parse().expect("a number");
+    OpenedCall {
+        other_dids: vec![other("+622150002000"), other("+622150003000")],
+        ..incoming().into()
+    }
+}
+
+#[test]
+fn the_first_called_number_that_somebody_has_counts() {
+    let mut exchange = exchange();
+    exchange.open(1, with_other_dids(), NOW);
+    let nobody = json!({"ok": false, "error": {"code": "unknown_number", "message": "w"}});
+    for (no, did) in [(1, "+622150001000"), (2, "+622150002000")] {
+        let asked: Value =
+            serde_json::from_str(&exchange.next(NOW).expect("it is asked")).expect("JSON");
+        assert_eq!(
+            (&asked["did"], &asked["bridgeCallId"]),
+            (&json!(did), &json!("b-1"))
+        );
+        assert!(
+            reply(&mut exchange, no, nobody.clone(), 0).is_empty(),
+            "{did}"
+        );
+    }
+    assert_eq!(kinds(&mut exchange, 0), ["call.incoming"]);
+    let told = taken(&mut exchange, 3, CALL);
+    let [(1, ServiceEvent::Reply(ServiceReply::Taken { did, .. }, _))] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(did.as_str(), "+622150003000");
+}
+
+#[test]
+fn a_call_to_numbers_that_nobody_has_is_declined_once() {
+    let mut exchange = exchange();
+    exchange.open(1, with_other_dids(), NOW);
+    let nobody = json!({"ok": false, "error": {"code": "unknown_number", "message": "w"}});
+    let mut told = Vec::new();
+    for no in 1..=3 {
+        assert_eq!(kinds(&mut exchange, 0), ["call.incoming"]);
+        told.extend(reply(&mut exchange, no, nobody.clone(), 0));
+    }
+    assert!(
+        matches!(&told[..], [(1, ServiceEvent::Reply(ServiceReply::Declined { code, .. }, _))] if code == "unknown_number"),
+        "{told:?}"
+    );
+    assert_eq!(kinds(&mut exchange, 0), [""; 0]);
+}
+
+#[test]
+fn no_further_number_is_tried_for_a_caller_who_has_hung_up() {
+    let mut exchange = exchange();
+    exchange.open(1, with_other_dids(), NOW);
+    assert_eq!(kinds(&mut exchange, 0), ["call.incoming"]);
+    exchange.post(1, hangup(), AT, NOW);
+    let nobody = json!({"ok": false, "error": {"code": "unknown_number", "message": "w"}});
+    reply(&mut exchange, 1, nobody, 0);
+    assert_eq!(kinds(&mut exchange, 0), [""; 0]);
 }
 
 #[test]

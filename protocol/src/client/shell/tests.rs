@@ -122,11 +122,12 @@ fn tls() -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-fn incoming() -> IncomingCall {
-    IncomingCall {
+fn incoming() -> crate::IncomingCall {
+    crate::IncomingCall {
         bridge_call_id: "b".to_owned(),
         did: "+622150001000".parse().expect("a number"),
         caller_number: "anonymous".parse().expect("a caller"),
+        channel: None,
         metadata: None,
         at: None,
         trace: None,

@@ -17,11 +17,11 @@ use self::{
 use super::{
     Error,
     activity::NOTICED_MS,
-    ring_tone::RingTone,
     rtcp::{self, RtcpItem},
     rtp::{self, Packet},
     sdp::{MediaDirection, MediaTerms, clock},
     srtp::SrtpSession,
+    tones::RingTone,
 };
 
 /// Time without a packet or report after which the media counts as lost.

@@ -8,10 +8,10 @@ use crate::{
         g722::G722Encoder,
         opus,
         playout::{Playout, PlayoutRate},
-        ring_tone::RingTone,
         rtcp::SentTotals,
         rtp::{self, Header},
         sdp::{MediaTerms, clock},
+        tones::RingTone,
     },
     settings::Codec,
 };

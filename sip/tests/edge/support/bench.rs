@@ -51,6 +51,7 @@ pub struct ObservedCall {
     /// The audio heard so far, at 16 kHz.
     pub audio: Vec<i16>,
     pub over: bool,
+    orders: Option<mpsc::WeakSender<Order>>,
 }
 
 #[derive(Debug)]
@@ -161,6 +162,20 @@ impl TestEdge {
         calls[0].clone()
     }
 
+    /// Gives the only call an order.
+    pub async fn order(&self, order: Order) {
+        let orders = self.call().orders.and_then(|orders| orders.upgrade());
+        orders.unwrap().send(order).await.unwrap();
+    }
+
+    /// A caller and a person hear each other.
+    pub fn is_joined(&self) -> bool {
+        let is_it = |event: &LegEvent| matches!(event, LegEvent::Joined { .. });
+        self.calls()
+            .iter()
+            .any(|call| call.events.iter().any(is_it))
+    }
+
     pub fn saw(&self, event: &LegEvent) -> bool {
         self.calls().iter().any(|call| call.events.contains(event))
     }
@@ -176,12 +191,13 @@ async fn serve(
             let mut seen = seen.lock().unwrap();
             seen.push(ObservedCall {
                 id: call.id.clone(),
-                did: call.did.clone(),
+                did: call.dids[0].clone(),
                 caller: call.caller.clone(),
                 trunk: call.trunk.clone(),
                 sip_call_id: call.sip_call_id.clone(),
                 user_agent: call.user_agent.clone(),
                 codec: call.codec,
+                orders: Some(call.leg.orders.downgrade()),
                 ..ObservedCall::default()
             });
             seen.len() - 1
@@ -209,7 +225,10 @@ async fn one(
     match &manner {
         CallBehaviour::Reject(refusal) => to(vec![Order::Reject(refusal.clone())]).await,
         CallBehaviour::Ring => to(vec![Order::Ring]).await,
-        _ => to(vec![Order::Ring, Order::Answer]).await,
+        _ => {
+            let did = call.dids[0].clone();
+            to(vec![Order::Ring, Order::Answer { did }]).await;
+        }
     }
     while let Some(event) = leg.events.recv().await {
         match &event {
@@ -238,12 +257,8 @@ async fn one(
                     to(vec![Order::Hangup(HangupNote { words })]).await;
                 }
                 CallBehaviour::Transfer(number) => {
-                    let (to_whom, language) = (number.clone(), "id".to_owned());
-                    let order = Order::Transfer {
-                        to: to_whom,
-                        language,
-                    };
-                    to(vec![order]).await;
+                    let number = number.clone();
+                    to(vec![Order::Transfer { to: number }]).await;
                 }
                 _ => {}
             },

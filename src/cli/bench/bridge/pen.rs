@@ -99,6 +99,7 @@ impl MessageWriter {
             bridge_call_id: format!("{}-{}", self.prefix, self.placed),
             did,
             caller_number: self.caller.clone(),
+            channel: None,
             metadata: Some(Map::from_iter([("trunk".to_owned(), json!("jkt-2"))])),
             at,
             trace: None,

@@ -18,11 +18,16 @@ const LAST_USAGE_MS: u64 = 300;
 pub(super) struct Closing {
     end: CallReport,
     at: Millis,
-    /// When the end is reported to the service.
+    /// The end is reported to the service after it.
+    pub(super) wait: SummaryWait,
+}
+
+/// How long the voice's summary is awaited.
+#[derive(Debug)]
+pub(super) struct SummaryWait {
     pub(super) until: u64,
     /// The later value of `until` that holds once the voice has begun its summary.
     latest: u64,
-    summary: Option<String>,
 }
 
 impl CallMachine {
@@ -39,31 +44,47 @@ impl CallMachine {
         if let Some(keys) = self.keys.take() {
             self.transcribe_keys(&keys, now);
         }
-        let was_answered = matches!(self.phase, Phase::Talking | Phase::Leaving(_));
+        let was_answered = matches!(
+            self.phase,
+            Phase::Talking | Phase::Leaving(_) | Phase::Joined(_)
+        );
+        let wait = match &mut self.phase {
+            Phase::Joined(joined) => joined.summary.take(),
+            _ => self.ask_for_summary(now, out),
+        };
+        let end = match self.rules.prices {
+            Some(_) if was_answered => with_its_cost(end.message, out),
+            _ => end.message,
+        };
+        let at = now.at;
+        match wait {
+            Some(wait) => self.phase = Phase::Closing(Box::new(Closing { end, at, wait })),
+            None => self.tell(end, at, out),
+        }
+    }
+
+    /// Asks the voice for a summary, if there was a conversation. `None` if nothing is to be awaited: no summary, no usage.
+    pub(super) fn ask_for_summary(
+        &mut self,
+        now: Now,
+        out: &mut Vec<MachineEffect>,
+    ) -> Option<SummaryWait> {
         let is_there = self.voice == VoiceState::Ready;
         let sums_up = is_there && self.transcript.is_conversation();
-        let wait = match self.rules.prices {
+        let wait_ms = match self.rules.prices {
             _ if sums_up => SUMMARY_BEGINS_MS,
             Some(_) if is_there => LAST_USAGE_MS,
             _ => 0,
         };
-        let closing = Closing {
-            end: match self.rules.prices {
-                Some(_) if was_answered => with_its_cost(end.message, out),
-                _ => end.message,
-            },
-            at: now.at,
-            until: self.in_time(now.ms + wait),
-            latest: self.in_time(now.ms + SUMMARY_MS),
-            summary: None,
-        };
-        if closing.until <= now.ms {
-            return self.tell(closing, out);
+        let until = self.in_time(now.ms + wait_ms);
+        if until <= now.ms {
+            return None;
         }
         if sums_up {
             out.push(MachineEffect::Voice(VoiceInput::Summarise));
         }
-        self.phase = Phase::Closing(Box::new(closing));
+        let latest = self.in_time(now.ms + SUMMARY_MS);
+        Some(SummaryWait { until, latest })
     }
 
     /// Caps a deadline at the time by which the bridge stops.
@@ -71,50 +92,56 @@ impl CallMachine {
         self.stops_at.map_or(until, |stops_at| stops_at.min(until))
     }
 
+    fn summary_wait(&mut self) -> Option<&mut SummaryWait> {
+        match &mut self.phase {
+            Phase::Closing(closing) => Some(&mut closing.wait),
+            Phase::Joined(joined) => joined.summary.as_mut(),
+            _ => None,
+        }
+    }
+
     /// The voice has begun its summary.
     pub(super) fn summarising(&mut self) {
-        if let Phase::Closing(closing) = &mut self.phase
-            && closing.summary.is_none()
-        {
-            closing.until = closing.latest;
+        let has_none = self.summary.is_none();
+        if let Some(wait) = self.summary_wait().filter(|_| has_none) {
+            wait.until = wait.latest;
         }
     }
 
     /// The voice has finished its summary. The usage of the summary itself may follow.
     pub(super) fn summed_up(&mut self, summary: String, now: Now, out: &mut Vec<MachineEffect>) {
         let last = self.in_time(now.ms + LAST_USAGE_MS);
-        let Phase::Closing(closing) = &mut self.phase else {
+        let Some(wait) = self.summary_wait() else {
             return;
         };
-        closing.summary = Some(summary);
-        closing.until = last;
-        if self.rules.prices.is_none() {
-            self.close(out);
+        wait.until = last;
+        self.summary = Some(summary);
+        if self.rules.prices.is_some() {
+            return;
         }
+        if let Phase::Joined(joined) = &mut self.phase {
+            joined.summary = None;
+            self.close_voice_of_joined(out);
+        }
+        self.close(out);
     }
 
-    /// Stops waiting for the voice.
+    /// Stops waiting for the voice, and reports the end.
     pub(super) fn close(&mut self, out: &mut Vec<MachineEffect>) {
         match std::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Closing(closing) => self.tell(*closing, out),
+            Phase::Closing(closing) => self.tell(closing.end, closing.at, out),
             phase => self.phase = phase,
         }
     }
 
     /// Reports the end and the transcript to the service.
-    fn tell(&mut self, closing: Closing, out: &mut Vec<MachineEffect>) {
+    fn tell(&mut self, mut end: CallReport, at: Millis, out: &mut Vec<MachineEffect>) {
         self.phase = Phase::Over;
-        let Closing {
-            mut end,
-            at,
-            summary,
-            ..
-        } = closing;
         if let CallReport::Hangup { ai_cost_idr, .. } = &mut end {
             *ai_cost_idr = self.meter.idr(self.rules.prices);
         }
         out.push(MachineEffect::Service(end, at));
-        let transcript = self.transcript.close(summary);
+        let transcript = self.transcript.close(self.summary.take());
         out.extend(transcript.map(|message| MachineEffect::Service(message, at)));
     }
 }

@@ -60,6 +60,14 @@ impl Departure {
         matches!(self.then, Then::Transfer { .. })
     }
 
+    /// The model's tool call that asked for the transfer, once.
+    pub(super) fn take_tool(&mut self) -> Option<String> {
+        match &mut self.then {
+            Then::Transfer { tool, .. } => tool.take(),
+            Then::End(_) => None,
+        }
+    }
+
     /// Reports whether the voice's speech is still for the caller, and extends the wait if so.
     pub(super) fn still_speaks(&mut self, now_ms: u64) -> bool {
         let DepartureStage::Settling { until } = &mut self.stage else {
@@ -215,11 +223,8 @@ impl CallMachine {
                 self.end(end, now, out);
             }
             Then::Transfer { to, .. } => {
-                let language = self.agent.as_ref().map(|agent| agent.language.clone());
-                out.push(MachineEffect::Leg(Order::Transfer {
-                    to: to.clone(),
-                    language: language.unwrap_or_default(),
-                }));
+                let to = to.clone();
+                out.push(MachineEffect::Leg(Order::Transfer { to }));
                 leaving.stage = DepartureStage::Connecting;
                 leaving.until = now.ms + CONNECTING_MS_MAX;
             }

@@ -1,12 +1,14 @@
 //! The state machine of a call. Pure: an input and the time give effects, and the next deadline.
 //!
-//! Phases: the service decides, the call is answered, the caller and the agent talk, the call is left. Every call reports its end
+//! Phases: the service decides, the call is answered, the caller and the agent talk, the call is left; perhaps the caller is joined
+//! to a person before. Every call reports its end
 //! to the service exactly once, and its transcript after that.
 
 mod closing;
 mod cost;
 mod functions;
 mod input;
+mod joined;
 mod keys;
 mod leaving;
 mod refusal;
@@ -14,7 +16,7 @@ mod speaking;
 mod talking;
 mod transcript;
 
-use dikala_entities::{CallId, HangupInitiator, HangupReason};
+use dikala_entities::{CallId, HangupInitiator, HangupReason, PhoneNumber};
 use dikala_protocol::{
     CallAgent, CallReport, CommandKind, InvocationOutcome, MessageType,
     client::{MessageRef, ServiceEvent, ServiceReply},
@@ -23,8 +25,14 @@ use dikala_sip::leg::{CallRefusal, LegEvent, Order};
 
 pub(super) use self::input::{MachineEffect, MachineInput, Now};
 use self::{
-    closing::Closing, cost::Meter, functions::FunctionCalls, keys::KeyCollector,
-    leaving::Departure, speaking::Speaking, transcript::TranscriptBuilder,
+    closing::Closing,
+    cost::Meter,
+    functions::FunctionCalls,
+    joined::{JoinedCall, left},
+    keys::KeyCollector,
+    leaving::Departure,
+    speaking::Speaking,
+    transcript::TranscriptBuilder,
 };
 pub(crate) use self::{input::CallRules, refusal::unavailable};
 use crate::voice::{VoiceEvent, VoiceSetup};
@@ -47,6 +55,8 @@ pub(super) struct CallMachine {
     /// Transfers that the agent has asked for.
     transfers: u8,
     transcript: TranscriptBuilder,
+    /// The voice's summary of the conversation.
+    summary: Option<String>,
     meter: Meter,
     /// When the service went away; `None` while its socket is open.
     service_away_since: Option<u64>,
@@ -68,6 +78,7 @@ enum Phase {
     },
     Talking,
     Leaving(Departure),
+    Joined(Box<JoinedCall>),
     /// The call has ended; the voice may still send a summary.
     Closing(Box<Closing>),
     Over,
@@ -129,6 +140,7 @@ impl CallMachine {
             functions: FunctionCalls::default(),
             transfers: 0,
             transcript: TranscriptBuilder::default(),
+            summary: None,
             meter: Meter::default(),
             service_away_since: None,
             is_held: false,
@@ -174,11 +186,10 @@ impl CallMachine {
                 Some(away.map_or(*until, |away| away.min(*until)))
             }
             Phase::Answering { until, .. } => Some(*until),
-            Phase::Closing(closing) => Some(closing.until),
+            Phase::Closing(closing) => Some(closing.wait.until),
+            Phase::Joined(joined) => self.joined_due(joined),
             Phase::Talking => {
-                let lost = self
-                    .service_away_since
-                    .map(|since| since + self.rules.service_lost_after_ms);
+                let lost = self.service_lost_at();
                 let voice = self.voice_due();
                 let all = [lost, voice, self.keys.due(), self.speaking.due()];
                 all.into_iter().flatten().min()
@@ -194,7 +205,7 @@ impl CallMachine {
         let in_time = match &self.phase {
             Phase::Talking | Phase::Leaving(_) => !self.speaking.is_flushing(),
             // Nothing is played any more; a summary may come.
-            Phase::Closing(_) => true,
+            Phase::Closing(_) | Phase::Joined(_) => true,
             Phase::Asking { .. } | Phase::Answering { .. } | Phase::Over => false,
         };
         in_time && self.voice != VoiceState::None
@@ -227,6 +238,7 @@ impl CallMachine {
             }
             Phase::Talking => self.expire_talk(now, out),
             Phase::Leaving(_) => self.expire_leaving(now, out),
+            Phase::Joined(_) => self.expire_joined(now, out),
             Phase::Closing(_) => self.close(out),
             Phase::Over => {}
         }
@@ -243,6 +255,17 @@ impl CallMachine {
                     "The caller gave up.",
                 );
                 self.end_without_leg(given_up, now, out);
+            }
+            (Phase::Joined(_), LegEvent::HungUp) => {
+                let end = left(HangupInitiator::Caller, "The caller hung up.");
+                self.end_without_leg(end, now, out);
+            }
+            (_, LegEvent::Parted) => {
+                let end = left(HangupInitiator::Bridge, "The person hung up.");
+                self.end_without_leg(end, now, out);
+            }
+            (Phase::Talking | Phase::Leaving(_), LegEvent::Joined { to }) => {
+                self.joined(&to, now, out);
             }
             (_, LegEvent::HungUp) => {
                 let end = End::hangup(
@@ -267,7 +290,7 @@ impl CallMachine {
             (Phase::Talking | Phase::Leaving(_), event) => {
                 self.on_media(event, now, out);
             }
-            (Phase::Asking { .. } | Phase::Answering { .. }, _) => {}
+            (Phase::Asking { .. } | Phase::Answering { .. } | Phase::Joined(_), _) => {}
         }
     }
 
@@ -283,7 +306,7 @@ impl CallMachine {
 
     fn on_reply(&mut self, reply: ServiceReply, now: Now, out: &mut Vec<MachineEffect>) {
         match reply {
-            ServiceReply::Taken { call, agent } => self.taken(call, agent, now, out),
+            ServiceReply::Taken { call, did, agent } => self.taken(call, &did, agent, now, out),
             ServiceReply::Refused { reason } => {
                 self.reject(refusal::refused(reason), None, now, out);
             }
@@ -296,6 +319,7 @@ impl CallMachine {
                     MessageRef {
                         kind,
                         invocation_id,
+                        ..
                     },
                 code,
                 words: message,
@@ -323,6 +347,21 @@ impl CallMachine {
         self.end(end, now, out);
     }
 
+    /// The time at which calls do not wait for the service any longer.
+    fn service_lost_at(&self) -> Option<u64> {
+        let since = self.service_away_since?;
+        Some(since + self.rules.service_lost_after_ms)
+    }
+
+    fn service_lost(&self) -> End {
+        let seconds = self.rules.service_lost_after_ms / 1_000;
+        End::failed(
+            HangupReason::BridgeError,
+            format!("the service was away for {seconds} s"),
+            "The service cannot be reached.",
+        )
+    }
+
     fn service_away(&mut self, since_ms: u64) {
         self.service_away_since.get_or_insert(since_ms);
     }
@@ -330,6 +369,7 @@ impl CallMachine {
     fn taken(
         &mut self,
         call: CallId,
+        did: &PhoneNumber,
         agent: Box<CallAgent>,
         now: Now,
         out: &mut Vec<MachineEffect>,
@@ -341,7 +381,8 @@ impl CallMachine {
             call_id: call.to_string(),
             agent: (*agent).clone(),
         };
-        out.push(MachineEffect::Leg(Order::Answer));
+        let did = did.as_str().to_owned();
+        out.push(MachineEffect::Leg(Order::Answer { did }));
         self.agent = Some(agent);
         self.phase = Phase::Answering {
             until: now.ms + ACKNOWLEDGE_MS,
@@ -400,6 +441,10 @@ impl CallMachine {
             }
             // It ends by itself and soon enough.
             Phase::Leaving(_) => self.hurry(),
+            Phase::Joined(_) => {
+                let end = left(HangupInitiator::Bridge, "The service stops.");
+                self.leave_joined(end, now, out);
+            }
             Phase::Closing(_) | Phase::Over => {}
             Phase::Answering { .. } => self.end(end, now, out),
         }

@@ -143,8 +143,7 @@ impl CallMachine {
         if self.voice == VoiceState::None {
             return;
         }
-        self.voice = VoiceState::None;
-        out.push(MachineEffect::CloseVoice);
+        self.close_voice(out);
         match &mut self.phase {
             Phase::Talking => {
                 let end = End::failed(
@@ -155,8 +154,17 @@ impl CallMachine {
                 self.leave_with_a_sentence(end, now, out);
             }
             Phase::Leaving(leaving) => leaving.has_spoken(now.ms),
+            Phase::Joined(joined) => joined.summary = None,
             Phase::Closing(_) => self.close(out),
             Phase::Asking { .. } | Phase::Answering { .. } | Phase::Over => {}
+        }
+    }
+
+    /// Ends the voice session, if there is one.
+    pub(super) fn close_voice(&mut self, out: &mut Vec<MachineEffect>) {
+        if self.voice != VoiceState::None {
+            self.voice = VoiceState::None;
+            out.push(MachineEffect::CloseVoice);
         }
     }
 
@@ -171,14 +179,8 @@ impl CallMachine {
 
     pub(super) fn expire_talk(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now.ms);
-        let lost_after = self.rules.service_lost_after_ms;
-        if is_due(self.service_away_since.map(|since| since + lost_after)) {
-            let end = End::failed(
-                HangupReason::BridgeError,
-                format!("the service was away for {} s", lost_after / 1_000),
-                "The service cannot be reached.",
-            );
-            self.leave_with_a_sentence(end, now, out);
+        if is_due(self.service_lost_at()) {
+            self.leave_with_a_sentence(self.service_lost(), now, out);
             return;
         }
         let keys = self.keys.expire(now.ms);
@@ -232,6 +234,9 @@ impl CallMachine {
         seconds_left: u64,
         out: &mut Vec<MachineEffect>,
     ) {
+        if matches!(self.phase, Phase::Joined(_)) {
+            return self.warn_joined(out);
+        }
         if !matches!(self.phase, Phase::Talking) || self.voice == VoiceState::None {
             return;
         }

@@ -1,8 +1,10 @@
 //! Calls, as stories and at random.
 
+mod joined;
+
 use dikala_entities::{Millis, PhoneNumber, Speaker};
 use dikala_protocol::client::ReplyDelay;
-use dikala_sip::leg::Speech;
+use dikala_sip::{leg::Speech, warning_tone};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -59,8 +61,18 @@ fn call_id() -> CallId {
 fn taken() -> MachineInput {
     MachineInput::Service(replied(ServiceReply::Taken {
         call: call_id(),
+        did: did(),
         agent: agent(),
     }))
+}
+
+fn did() -> PhoneNumber {
+    "+622150001000".parse().expect("a number")
+}
+
+fn answer_order() -> Order {
+    let did = did().as_str().to_owned();
+    Order::Answer { did }
 }
 
 fn person() -> PhoneNumber {
@@ -71,6 +83,7 @@ fn declined(kind: MessageType, invocation: Option<&str>, code: &str) -> ServiceE
     replied(ServiceReply::Declined {
         message: MessageRef {
             kind,
+            did: None,
             invocation_id: invocation.map(str::to_owned),
         },
         code: code.to_owned(),
@@ -189,6 +202,9 @@ fn told(effects: &[MachineEffect]) -> Vec<String> {
                 format!("{} {}", function.name, function.invocation_id)
             }
             CallReport::Transcript { summary, .. } => format!("transcript {summary}"),
+            CallReport::Transferred { to } => {
+                format!("transferred {} at {}", to.as_str(), at.as_i64())
+            }
             CallReport::Hangup {
                 reason,
                 initiator,
@@ -254,7 +270,7 @@ fn a_call_from_ringing_to_the_callers_hang_up() {
     assert!(told(&call.effects).is_empty());
     call.effects.clear();
     let effects = call.on(taken());
-    assert_eq!(orders(&effects), [&Order::Answer]);
+    assert_eq!(orders(&effects), [&answer_order()]);
     let opens = |effects: &[MachineEffect]| {
         let mut effects = effects.iter();
         effects.any(
@@ -339,7 +355,7 @@ fn without_a_service_the_phone_is_told_soon() {
     call.wait(1_000);
     call.on(MachineInput::ServiceStands(true));
     call.wait(3_000);
-    assert_eq!(orders(&call.on(taken())), [&Order::Answer]);
+    assert_eq!(orders(&call.on(taken())), [&answer_order()]);
 }
 
 #[test]
@@ -589,8 +605,7 @@ fn a_person_is_called_once_the_agent_has_said_so() {
     let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
     let effects = call.play(&effects);
     let to = "+622150009999".to_owned();
-    let language = "en".to_owned();
-    assert_eq!(orders(&effects), [&Order::Transfer { to, language }]);
+    assert_eq!(orders(&effects), [&Order::Transfer { to }]);
     let effects = call.on(MachineInput::Leg(LegEvent::Transfer(Err(
         "it is busy".to_owned()
     ))));
@@ -603,8 +618,7 @@ fn a_person_is_called_once_the_agent_has_said_so() {
     let to = person().as_str().to_owned();
     let effects = call.on(command(CommandKind::Transfer { to: person() }));
     let effects = call.play(&effects);
-    let language = "en".to_owned();
-    assert_eq!(orders(&effects), [&Order::Transfer { to, language }]);
+    assert_eq!(orders(&effects), [&Order::Transfer { to }]);
     let effects = call.on(MachineInput::Leg(LegEvent::Transfer(Ok(()))));
     assert!(hung_up(&effects));
     assert_eq!(told(&call.wait(300))[0], "hangup transferred bridge 0 at 0");
@@ -912,6 +926,7 @@ fn any_input() -> impl Strategy<Value = MachineInput> {
         4 => Just(LegEvent::VoiceStarted), 2 => Just(LegEvent::VoiceEnded), 4 => Just(LegEvent::Key('5')),
         4 => (0_u64..6).prop_map(LegEvent::Played), 4 => Just(LegEvent::Flushed { played_ms: 1 }),
         2 => any::<bool>().prop_map(LegEvent::Held), 2 => any::<bool>().prop_map(|ok| LegEvent::Transfer(if ok { Ok(()) } else { Err("x".to_owned()) })),
+        2 => Just(LegEvent::Joined { to: person().as_str().to_owned() }), 1 => Just(LegEvent::Parted),
         1 => Just(LegEvent::HungUp), 1 => Just(LegEvent::MediaLost), 1 => Just(LegEvent::Failed("x".to_owned())),
     ];
     let voice = prop_oneof![
@@ -924,7 +939,7 @@ fn any_input() -> impl Strategy<Value = MachineInput> {
     ];
     let told = prop_oneof![
         1 => Just(replied(ServiceReply::Refused { reason: HangupReason::NoAgent })),
-        8 => Just(replied(ServiceReply::Taken { call: call_id(), agent: agent() })),
+        8 => Just(replied(ServiceReply::Taken { call: call_id(), did: did(), agent: agent() })),
         4 => texts.clone().prop_map(|invocation_id| replied(ServiceReply::Outcome { invocation_id, outcome: InvocationOutcome::Ok { result: Map::new() } })),
         2 => texts.prop_map(|invocation_id| declined(MessageType::Function, Some(&invocation_id), "busy")),
         1 => Just(declined(MessageType::Answered, None, "x")),
@@ -967,7 +982,7 @@ proptest! {
         }
         prop_assert!(call.machine.is_over());
         let is_final = |effect: &&MachineEffect| matches!(effect, MachineEffect::Service(CallReport::Hangup { .. } | CallReport::Failed { .. }, _));
-        let is_taken = |effect: &MachineEffect| matches!(effect, MachineEffect::Leg(Order::Answer));
+        let is_taken = |effect: &MachineEffect| matches!(effect, MachineEffect::Leg(Order::Answer { .. }));
         let finals = all.iter().filter(is_final).count();
         prop_assert!(finals <= 1);
         prop_assert!(finals == 1 || !all.iter().any(is_taken), "a call that was taken ends in the books");
@@ -977,5 +992,8 @@ proptest! {
         let answers = count(|message| matches!(message, CallReport::Answered));
         let transcripts = count(|message| matches!(message, CallReport::Transcript { .. }));
         prop_assert!(answers <= 1 && transcripts <= 1);
+        let last = all.iter().position(|effect| is_final(&effect));
+        let joined: Vec<usize> = all.iter().enumerate().filter(|(_, effect)| matches!(effect, MachineEffect::Service(CallReport::Transferred { .. }, _))).map(|(at, _)| at).collect();
+        prop_assert!(joined.len() <= 1 && joined.iter().all(|at| Some(*at) < last), "joined once, before the end");
     }
 }

@@ -1,11 +1,14 @@
 //! The ring tone for a caller while a person is called: 425 Hz, 1 s on and 4 s off (ITU-T E.180, supplement 2: most of Europe and
-//! Indonesia).
+//! Indonesia). And the tone that warns joined callers of the end: two beeps of 1,400 Hz, the frequency of the same list's warning
+//! tones.
 #![expect(
     clippy::float_arithmetic,
     reason = "a sine; it is made samples here and goes nowhere else"
 )]
 
 use std::f64::consts::TAU;
+
+use crate::leg::SPEECH_RATE;
 
 const HERTZ: f64 = 425.0;
 /// About -15 dBm0, softer than speech.
@@ -36,9 +39,31 @@ impl RingTone {
     }
 }
 
+/// Length of a beep and of the pause between two, in samples: 200 ms.
+const BEEP_SAMPLES: usize = SPEECH_RATE as usize / 5;
+const BEEP_HERTZ: f64 = 1_400.0;
+
+/// Two beeps, 0.6 s in all, at [`SPEECH_RATE`].
+pub fn warning_tone() -> Vec<i16> {
+    let step = TAU * BEEP_HERTZ / f64::from(SPEECH_RATE);
+    let beep = (0..BEEP_SAMPLES).map(|n| (AMPLITUDE * (step * n as f64).sin()).round() as i16);
+    let pause = std::iter::repeat_n(0, BEEP_SAMPLES);
+    beep.clone().chain(pause).chain(beep).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::RingTone;
+    use super::{BEEP_SAMPLES, RingTone, warning_tone};
+
+    #[test]
+    fn a_warning_is_two_beeps() {
+        let tone = warning_tone();
+        let loud = |samples: &[i16]| samples.iter().any(|sample| sample.unsigned_abs() > 3_000);
+        let parts: Vec<bool> = tone.chunks(BEEP_SAMPLES).map(loud).collect();
+        assert_eq!(parts, [true, false, true]);
+        let steepest = tone.windows(2).map(|two| two[1].abs_diff(two[0])).max();
+        assert!(steepest < Some(1_600), "a click: {steepest:?}");
+    }
 
     #[test]
     fn it_sounds_for_one_second_of_five() {

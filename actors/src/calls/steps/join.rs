@@ -1,0 +1,31 @@
+//! A person joins the caller.
+
+use dikala_entities::call;
+
+use crate::{
+    calls::{error::CallError, machine::MachineState, owned::OwnedCall, pending::PendingCommands},
+    commit::CommitEntry,
+};
+
+/// Writes the joining that `next` contains, and that the transfer is no longer pending.
+pub(in crate::calls) async fn join(
+    call: &mut OwnedCall,
+    next: MachineState,
+) -> Result<(), CallError> {
+    let row = call::Model {
+        joined_at: next.joined_at,
+        ..call.row.clone()
+    };
+    let row = match row.pending {
+        Some(_) => call::Model {
+            pending: Some(PendingCommands::of(&next).to_json()?),
+            ..row
+        },
+        None => row,
+    };
+    let entry = CommitEntry::of(row.tenant_id);
+    call.write_with(row, entry).await?;
+    call.state = next;
+    tracing::info!(call = %call.row.id, tenant = %call.row.tenant_id, trace_id = call.row.trace_id(), "call joined to a person");
+    Ok(())
+}
