@@ -211,6 +211,11 @@ fn head(count: u8, kind: u8, words: u16, ssrc: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&ssrc.to_be_bytes());
 }
 
+/// The SSRC of the sender of a packet: each packet begins with a report.
+pub fn sender(bytes: &[u8]) -> Option<u32> {
+    (bytes.len() >= 8).then(|| word(bytes, 4))
+}
+
 /// Passes each statement of a packet to `told`; parts of other types are skipped.
 pub fn read(bytes: &[u8], mut told: impl FnMut(RtcpItem)) -> Result<(), Malformed> {
     if bytes.len() > PACKET_BYTES_MAX {

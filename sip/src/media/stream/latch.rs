@@ -21,7 +21,7 @@ const QUIET_MS: u64 = 2_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketProof {
     None,
-    /// It continues the stream's sequence numbers, which only its sender and we have seen.
+    /// It continues the stream's sequence numbers, or a report has its SSRC: only its sender and we have seen them.
     Follows,
     /// It is signed with the key of the SDP.
     Signed,
@@ -136,9 +136,15 @@ impl Latch {
         self.moves_until_ms = now_ms;
     }
 
-    /// True if a report is the other side's.
-    pub fn admits_report(&mut self, from: SocketAddr, signed: bool) -> bool {
-        let known = signed || from == self.sdp_reports || from.ip() == self.media().ip();
+    /// True if a report is the other side's: from the named address or that of its media, or with the SSRC of its media. A forger
+    /// of one datagram every few seconds must not keep a dead call alive.
+    pub fn admits_report(&mut self, from: SocketAddr, proof: PacketProof) -> bool {
+        let is_named = from == self.sdp_reports || self.media == Some(from);
+        let known = match proof {
+            PacketProof::Signed => true,
+            PacketProof::Follows => is_named || from.ip() == self.media().ip(),
+            PacketProof::None => is_named,
+        };
         if known {
             self.reports = Some(from);
         }
@@ -214,7 +220,7 @@ mod tests {
         let (mut latch, _, nat, stranger) = latch();
         assert!(twice(&mut latch, stranger, 1_000));
         let his_reports = address("198.51.100.66:10");
-        assert!(latch.admits_report(his_reports, false));
+        assert!(latch.admits_report(his_reports, Follows));
         for sequence in 3..40 {
             latch.admits(stranger, sequence, None, 1_500);
             latch.admits(nat, sequence, None, 1_500);
@@ -278,10 +284,20 @@ mod tests {
     fn reports_come_from_where_media_comes() {
         let (mut latch, _, nat, stranger) = latch();
         assert!(twice(&mut latch, nat, 0));
-        assert!(!latch.admits_report(stranger, false));
-        assert_eq!(latch.reports(), address("10.0.0.5:4001"));
         let beside = address("203.0.113.5:61077");
-        assert!(latch.admits_report(beside, false));
-        assert_eq!(latch.reports(), beside);
+        for (from, proof) in [(stranger, None), (stranger, Follows), (beside, None)] {
+            assert!(!latch.admits_report(from, proof), "{from}, {proof:?}");
+            assert_eq!(latch.reports(), address("10.0.0.5:4001"));
+        }
+        let named = address("10.0.0.5:4001");
+        for (from, proof) in [
+            (named, None),
+            (nat, None),
+            (beside, Follows),
+            (stranger, Signed),
+        ] {
+            assert!(latch.admits_report(from, proof), "{from}, {proof:?}");
+            assert_eq!(latch.reports(), from);
+        }
     }
 }

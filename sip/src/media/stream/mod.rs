@@ -266,7 +266,14 @@ impl MediaStream {
     }
 
     fn on_report(&mut self, plain: &[u8], from: SocketAddr, now_ms: u64) -> bool {
-        if !self.latch.admits_report(from, self.srtp.is_some()) {
+        let proof = if self.srtp.is_some() {
+            PacketProof::Signed
+        } else if rtcp::sender(plain).is_some_and(|ssrc| self.receiver.is_from(ssrc)) {
+            PacketProof::Follows
+        } else {
+            PacketProof::None
+        };
+        if !self.latch.admits_report(from, proof) {
             return false;
         }
         let (ours, per_ms) = (self.sender.ssrc(), clock(self.terms.codec) / 1_000);

@@ -218,6 +218,12 @@ impl MediaReceiver {
         })
     }
 
+    /// The source has this SSRC.
+    pub fn is_from(&self, ssrc: u32) -> bool {
+        let reception = self.reception.as_ref();
+        reception.is_some_and(|reception| reception.ssrc == ssrc)
+    }
+
     pub fn jitter(&self) -> u32 {
         self.reception.as_ref().map_or(0, Reception::jitter)
     }
@@ -240,11 +246,7 @@ impl MediaReceiver {
 
     /// A source said goodbye, so its successor need not wait.
     pub fn left(&mut self, ssrc: u32) {
-        if self
-            .reception
-            .as_ref()
-            .is_some_and(|reception| reception.ssrc == ssrc)
-        {
+        if self.is_from(ssrc) {
             self.last_ms = 0;
         }
     }

@@ -41,6 +41,34 @@ fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
     assert_eq!(lost(&mut ours, 9 * LOST_MS, 10 * LOST_MS), 1);
 }
 
+/// Where the SDP says that the phone's reports come from.
+fn report_address() -> SocketAddr {
+    terms(Codec::Pcma, THERE).remote_rtcp
+}
+
+/// Behind NAT the reports of a known source come from any port.
+#[test]
+fn reports_with_the_ssrc_of_the_media_are_signs_of_life() {
+    for (is_heard, expected) in [(true, 0), (false, 1)] {
+        let (mut theirs, mut ours) = pair(Codec::Pcma, false);
+        let (mut lost, mut first) = (0, is_heard);
+        for now in (0..=LOST_MS).step_by(20) {
+            for (channel, packet) in tick(&mut theirs, now).0 {
+                let from = SocketAddr::new(report_address().ip(), 61_000);
+                let from = match channel {
+                    Channel::Rtp if !std::mem::take(&mut first) => continue,
+                    Channel::Rtp => address(THERE),
+                    Channel::Rtcp => from,
+                };
+                ours.on_packet(&packet, from, channel, now, &mut Vec::new());
+            }
+            let heard = tick(&mut ours, now).1;
+            lost += usize::from(heard.contains(&StreamEvent::MediaLost));
+        }
+        assert_eq!(lost, expected, "is heard: {is_heard}");
+    }
+}
+
 /// Gateways that suppress silence send only reports while the caller listens.
 #[test]
 fn reports_are_signs_of_life() {
@@ -51,7 +79,7 @@ fn reports_are_signs_of_life() {
             let sent = tick(&mut theirs, now).0;
             let reports = sent.iter().filter(|(channel, _)| *channel == Channel::Rtcp);
             for (channel, report) in reports.filter(|_| now < 3 * LOST_MS) {
-                ours.on_packet(report, address(THERE), *channel, now, &mut Vec::new());
+                ours.on_packet(report, report_address(), *channel, now, &mut Vec::new());
             }
             let heard = tick(&mut ours, now).1;
             lost_at.extend(heard.contains(&StreamEvent::MediaLost).then_some(now));
@@ -68,10 +96,13 @@ fn rubbish_and_the_reports_of_strangers_are_none() {
     for now in (0..=LOST_MS).step_by(20) {
         for (channel, packet) in tick(&mut theirs, now).0 {
             if channel == Channel::Rtcp {
-                let stranger = address("203.0.113.66:66");
-                ours.on_packet(&packet, stranger, channel, now, &mut Vec::new());
+                // Anybody can forge the address, but has to guess the port or the SSRC.
+                let guess = SocketAddr::new(report_address().ip(), 66);
+                for stranger in [address("203.0.113.66:66"), guess] {
+                    ours.on_packet(&packet, stranger, channel, now, &mut Vec::new());
+                }
                 let cut = &packet[..packet.len() - 2];
-                ours.on_packet(cut, address(THERE), channel, now, &mut Vec::new());
+                ours.on_packet(cut, report_address(), channel, now, &mut Vec::new());
             }
         }
         let heard = tick(&mut ours, now).1;
