@@ -12,6 +12,8 @@ pub struct SipSettings {
     pub listen: Vec<ListenAddress>,
     /// Address or name for Contact and SDP behind NAT.
     pub public_address: Option<String>,
+    /// Networks whose peers are told our own address in place of it; empty: the private ones of this machine's interfaces.
+    pub local_networks: Vec<IpNet>,
     pub tls: Option<TlsFiles>,
     pub rtp_ports: RangeInclusive<u16>,
     /// In order of preference.

@@ -61,6 +61,7 @@ const LENGTHS: &[(&str, usize, usize)] = &[
     ("telephony.sip.listen", 1, 16),
     ("telephony.sip.codecs", 1, 4),
     ("telephony.sip.nameservers", 0, 3),
+    ("telephony.sip.local_networks", 0, 64),
 ];
 /// Listening addresses.
 const ADDRESSES: &[&str] = &["http.listen", "operator.listen"];

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use url::Url;
 
 use self::trunks::TrunkTable;
-use super::{mask::MASK, price::Price};
+use super::{mask::MASK, nets::parse_net, price::Price};
 
 pub(super) use self::trunks::trunks;
 
@@ -42,6 +42,7 @@ struct SipKeys {
     listen: Vec<String>,
     #[serde(default)]
     public_address: Option<String>,
+    local_networks: Vec<String>,
     #[serde(default)]
     tls_certificate_file: Option<PathBuf>,
     #[serde(default)]
@@ -124,6 +125,9 @@ impl TelephonyKeys {
                     .as_deref()
                     .and_then(host)
                     .map(str::to_owned),
+                local_networks: (sip.local_networks.iter())
+                    .filter_map(|text| parse_net(text))
+                    .collect(),
                 tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
                 rtp_ports: ports(&sip.rtp_ports).unwrap_or(20_000..=29_999),
                 codecs: codecs.collect(),
@@ -181,6 +185,9 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
         ),
         "telephony.sip.public_address" => host(text).is_none().then_some(
             "it must be an address or a name without a port, such as 203.0.113.7 or sip.example.com",
+        ),
+        "telephony.sip.local_networks" => parse_net(text).is_none().then_some(
+            "each entry must be an address or range, such as 192.168.0.0/16",
         ),
         "telephony.sip.rtp_ports" => ports(text)
             .is_none()

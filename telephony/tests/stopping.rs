@@ -39,6 +39,7 @@ async fn a_bridge_that_stops_takes_itself_off_its_registrars() {
                 address: "127.0.0.1:0".parse().unwrap(),
             }],
             public_address: None,
+            local_networks: Vec::new(),
             tls: None,
             rtp_ports: 21_000..=21_099,
             codecs: vec![Codec::Pcma],

@@ -40,6 +40,7 @@ pub async fn try_registrar(
         public_address: None,
         tls: None,
         rtp_ports: 0..=0,
+        local_networks: Vec::new(),
         codecs: Vec::new(),
         srtp: Srtp::Off,
         trunks: Vec::new(),

@@ -385,10 +385,10 @@ impl EdgeEntry {
 
     /// Refuses a request that has passed this edge before: a call of ours was routed back as a new one.
     fn has_not_looped(&self, request: &SipRequest, back: &Flow) -> Result<(), StatelessResponse> {
-        let (host, port) = self.shared.reached_at(back);
+        let (hosts, port) = self.shared.own_hosts(back);
         let is_ours = |via: &String| {
             let via = via.parse::<Via>();
-            via.is_ok_and(|via| via.host == host && via.port.unwrap_or(5060) == port)
+            via.is_ok_and(|via| hosts.contains(&via.host) && via.port.unwrap_or(5060) == port)
         };
         if request.headers.list("Via").iter().any(is_ours) {
             return Err(refused(482, "Loop Detected", "it has been here before"));

@@ -11,7 +11,7 @@ mod torture;
 
 use std::{
     io,
-    net::IpAddr,
+    net::SocketAddr,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -27,7 +27,7 @@ use crate::{
     message::Host,
     resolution,
     settings::{ListenAddress, SipSettings, SipTransport, UserAgent},
-    shared::{BoundSockets, Shared},
+    shared::{BoundSockets, PublicAddress, Shared},
     statistics::EdgeStatistics,
     transport::{
         Acceptor, Flow, Receive, SipConnectionLimits, TlsError, accept, listen_tcp, listen_udp,
@@ -51,7 +51,7 @@ pub enum SipError {
     #[error("{transport:?} {address} cannot be listened on: {error}; is another program on it?")]
     Listen {
         transport: SipTransport,
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         error: io::Error,
     },
     #[error("listeners for TLS need a certificate and its key")]
@@ -86,18 +86,21 @@ fn media_threads() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8))
 }
 
-async fn public_ip(settings: &SipSettings) -> Result<Option<IpAddr>, SipError> {
+/// Errors: the DNS has no address of the name.
+async fn public_address(settings: &SipSettings) -> Result<Option<PublicAddress>, SipError> {
     let Some(public) = &settings.public_address else {
         return Ok(None);
     };
-    if let Ok(ip) = public.parse() {
-        return Ok(Some(ip));
+    let host = public
+        .parse()
+        .unwrap_or_else(|()| Host::Name(public.clone()));
+    let found = resolution::addresses(&host, 0).await.unwrap_or_default();
+    if found.is_empty() {
+        return Err(SipError::PublicAddress(public.clone()));
     }
-    let found = resolution::addresses(&Host::Name(public.clone()), 0).await;
-    let first = found.ok().and_then(|found| found.first().copied());
-    first
-        .map(|address| Some(address.ip()))
-        .ok_or_else(|| SipError::PublicAddress(public.clone()))
+    let ips = found.iter().map(SocketAddr::ip).collect();
+    let networks = &settings.local_networks;
+    Ok(Some(PublicAddress::new(host, ips, networks)))
 }
 
 async fn sweep(shared: Arc<Shared>) {
@@ -118,14 +121,14 @@ impl Edge {
         tls: Arc<rustls::ClientConfig>,
         incoming: mpsc::Sender<OfferedCall>,
     ) -> Result<Self, SipError> {
-        let public_ip = public_ip(&settings).await?;
+        let public = public_address(&settings).await?;
         let media = tokio::runtime::Builder::new_multi_thread()
             .thread_name("media")
             .worker_threads(media_threads())
             .enable_all()
             .build()
             .map_err(SipError::Media)?;
-        let shared = Shared::new(settings, user_agent, tls, media.handle().clone(), public_ip);
+        let shared = Shared::new(settings, user_agent, tls, media.handle().clone(), public);
         let shared = Arc::new(shared);
         let entry = Arc::new(EdgeEntry::new(shared.clone(), incoming));
         let mut edge = Self {

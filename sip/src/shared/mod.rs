@@ -1,12 +1,10 @@
 //! State shared by all calls and registrations of an edge: sockets, transactions, open dialogs, counters.
 
 mod own_addresses;
+mod public_address;
 mod routes;
 
-use std::{
-    net::IpAddr,
-    sync::{Arc, OnceLock, Weak},
-};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::sync::mpsc;
 
@@ -22,6 +20,8 @@ use crate::{
     transactions::Transactions,
     transport::{Flow, Receive},
 };
+
+pub use self::public_address::PublicAddress;
 
 /// Methods that are served.
 pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY, INFO";
@@ -44,8 +44,7 @@ pub struct Shared {
     pub media: tokio::runtime::Handle,
     pub counters: EdgeCounters,
     pub refusals: Refusals,
-    /// The address for SDP, if `public_address` is set.
-    pub public_ip: Option<IpAddr>,
+    public: Option<PublicAddress>,
     /// Each joined call holds a clone.
     pub joined: Arc<()>,
     pub dialogs: Arc<OpenDialogs>,
@@ -74,7 +73,7 @@ impl Shared {
         user_agent: UserAgent,
         tls: Arc<rustls::ClientConfig>,
         media: tokio::runtime::Handle,
-        public_ip: Option<IpAddr>,
+        public: Option<PublicAddress>,
     ) -> Self {
         Self {
             lines: Arc::new(Lines::new(settings.max_calls, &settings.trunks)),
@@ -86,7 +85,7 @@ impl Shared {
             media,
             counters: EdgeCounters::default(),
             refusals: Refusals::default(),
-            public_ip,
+            public,
             joined: Arc::default(),
             dialogs: Arc::default(),
             sockets: OnceLock::new(),

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
 };
 
-use super::{Shared, token};
+use super::{PublicAddress, Shared, token};
 use crate::{
     message::{Host, SipRequest, Uri},
     settings::{ListenAddress, SipTransport},
@@ -31,13 +31,20 @@ impl Shared {
         let port = listened
             .or_else(|| self.addresses().iter().find(same))
             .map_or(local.port(), |listen| listen.address.port());
-        let host = match &self.settings.public_address {
-            Some(public) => public
-                .parse()
-                .unwrap_or_else(|()| Host::Name(public.clone())),
-            None => Host::Ip(local.ip().to_canonical()),
-        };
+        let ip = local.ip().to_canonical();
+        let public = self.public.as_ref();
+        let public = public.filter(|public| public.towards(flow.remote.ip(), ip).is_some());
+        let host = public.map_or(Host::Ip(ip), |public| public.host().clone());
         (host, port)
+    }
+
+    /// All hosts under which peers are told to reach us, for this flow's address of ours, and the port.
+    pub fn own_hosts(&self, flow: &Flow) -> (Vec<Host>, u16) {
+        let (reached, port) = self.reached_at(flow);
+        let own = Host::Ip(flow.local().ip().to_canonical());
+        let public = self.public.as_ref().map(PublicAddress::host).cloned();
+        let hosts = [reached, own].into_iter().chain(public);
+        (hosts.collect(), port)
     }
 
     /// Our Contact for the peer of this flow.
@@ -59,7 +66,7 @@ impl Shared {
 
     /// Our media address for the peer of this flow, of the flow's address family.
     pub fn media_ip(&self, flow: &Flow) -> IpAddr {
-        self.public_for(flow.local().ip().to_canonical())
+        self.told(flow, flow.local().ip().to_canonical())
     }
 
     /// The same for an offer that names this address. If it is of the other family, so is ours, unless this machine has no way
@@ -70,14 +77,14 @@ impl Shared {
         let other = named
             .filter(is_other)
             .and_then(|named| source_for(reachable(named)).ok());
-        self.public_for(other.unwrap_or(local))
+        self.told(flow, other.unwrap_or(local))
     }
 
-    fn public_for(&self, local: IpAddr) -> IpAddr {
-        let public = self.public_ip;
-        public
-            .filter(|public| public.is_ipv4() == local.is_ipv4())
-            .unwrap_or(local)
+    /// The address that the peer of this flow is told in place of our own.
+    fn told(&self, flow: &Flow, own: IpAddr) -> IpAddr {
+        let public = self.public.as_ref();
+        let public = public.and_then(|public| public.towards(flow.remote.ip(), own));
+        public.unwrap_or(own)
     }
 
     pub fn with_via(&self, mut request: SipRequest, flow: &Flow) -> SipRequest {

@@ -65,16 +65,46 @@ async fn a_public_address_is_named_to_peers_of_its_family_only() {
     for listen in bench.edge.addresses() {
         let host = listen.address.ip();
         let mut phone = ScriptedPhone::udp_from(&host.to_string(), listen.address).await;
-        let (sdp, ours) = match host {
-            IpAddr::V4(_) => (offer(40_000), "c=IN IP4 203.0.113.7\r\n"),
+        let (sdp, ours, reached) = match host {
+            IpAddr::V4(_) => (offer(40_000), "c=IN IP4 203.0.113.7\r\n", "203.0.113.7"),
             IpAddr::V6(_) => (
                 offer(40_000).replace("IN IP4 127.0.0.1", "IN IP6 ::1"),
                 "c=IN IP6 ::1\r\n",
+                "[::1]",
             ),
         };
         let answer = phone.call("", &sdp).await;
         assert!(answer.contains(ours), "{answer}");
+        let contact = format!("<sip:dikala@{reached}:{}>", listen.address.port());
+        assert_eq!(header(&answer, "Contact"), Some(contact.as_str()));
         phone.hang_up().await;
+    }
+}
+
+/// Phones of this network may not reach the public address from inside.
+#[tokio::test(flavor = "multi_thread")]
+async fn peers_in_local_networks_are_told_the_local_address() {
+    let bench = TestEdge::with(CallBehaviour::HangUp, 10, |sip| {
+        sip.public_address = Some("203.0.113.7".to_owned());
+        sip.local_networks = vec!["127.0.0.2/31".parse().unwrap()];
+    })
+    .await;
+    for (host, ours) in [
+        ("127.0.0.1", "203.0.113.7"),
+        ("127.0.0.2", "127.0.0.1"),
+        ("127.0.0.3", "127.0.0.1"),
+        ("127.0.0.4", "203.0.113.7"),
+    ] {
+        let mut phone = ScriptedPhone::udp_from(host, bench.udp()).await;
+        let answer = phone.call("", &offer(40_000)).await;
+        assert!(answer.contains(&format!("c=IN IP4 {ours}\r\n")), "{answer}");
+        let port = bench.udp().port();
+        let contact = format!("<sip:dikala@{ours}:{port}>");
+        assert_eq!(header(&answer, "Contact"), Some(contact.as_str()));
+        let bye = phone.expect("BYE ").await;
+        let via = format!("SIP/2.0/UDP {ours}:{port};");
+        assert!(header(&bye, "Via").unwrap().starts_with(&via), "{bye}");
+        phone.answer(&bye, "200 OK").await;
     }
 }
 

@@ -28,6 +28,7 @@ codecs = ["PCMU", "opus"]
 srtp = "required"
 rtp_ports = "40000-40099"
 nameservers = ["192.0.2.53", "[2001:db8::53]:5353"]
+local_networks = ["10.20.0.0/16", "fd00::7"]
 [[telephony.sip.trunks]]
 name = "jkt"
 addresses = ["203.0.113.0/24", "2001:db8::7"]
@@ -55,6 +56,8 @@ fn a_bridge_is_told_what_is_configured() {
     );
     let nameservers: Vec<String> = sip.nameservers.iter().map(ToString::to_string).collect();
     assert_eq!(nameservers, ["192.0.2.53:53", "[2001:db8::53]:5353"]);
+    let networks: Vec<String> = sip.local_networks.iter().map(ToString::to_string).collect();
+    assert_eq!(networks, ["10.20.0.0/16", "fd00::7/128"]);
     let trunk = &sip.trunks[0];
     assert_eq!((trunk.name.as_str(), trunk.addresses.len()), ("jkt", 2));
     assert_eq!(trunk.answer_order, AnswerOrder::Ours);
@@ -283,6 +286,10 @@ fn what_is_wrong_is_said() {
         (
             "[telephony.sip]\nnameservers = [\"dns.example\"]\n".to_owned(),
             "such as 192.0.2.53",
+        ),
+        (
+            "[telephony.sip]\nlocal_networks = [\"lan\"]\n".to_owned(),
+            "such as 192.168.0.0/16",
         ),
         (
             "[telephony.voice]\nmodel = \"parrot\"\n".to_owned(),

@@ -70,6 +70,7 @@ fn settings(model: &str, codec: Codec) -> BridgeSettings {
                 address: (Ipv4Addr::LOCALHOST, 0).into(),
             }],
             public_address: None,
+            local_networks: Vec::new(),
             tls: None,
             rtp_ports: 20_000..=29_999,
             codecs: vec![codec],

@@ -42,6 +42,7 @@ fn settings() -> BridgeSettings {
             max_calls: 10,
             listen: Vec::new(),
             public_address: None,
+            local_networks: Vec::new(),
             tls: None,
             rtp_ports: 20_000..=20_999,
             codecs: vec![Codec::Pcma],

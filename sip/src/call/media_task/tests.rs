@@ -16,6 +16,7 @@ fn shared() -> Arc<Shared> {
         max_calls: 1,
         listen: Vec::new(),
         public_address: None,
+        local_networks: Vec::new(),
         tls: None,
         rtp_ports: 22_000..=22_999,
         codecs: vec![Codec::Pcma],

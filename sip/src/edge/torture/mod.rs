@@ -74,6 +74,7 @@ fn entry() -> Arc<EdgeEntry> {
         max_calls: 10,
         listen: vec![here],
         public_address: None,
+        local_networks: Vec::new(),
         tls: None,
         rtp_ports: 20_000..=31_999,
         codecs: vec![Codec::Pcmu],

@@ -101,6 +101,7 @@ impl TestEdge {
         };
         let mut settings = SipSettings {
             max_calls,
+            local_networks: Vec::new(),
             listen: vec![
                 listen(SipTransport::Udp, "127.0.0.1"),
                 listen(SipTransport::Tcp, "127.0.0.1"),
