@@ -2,7 +2,7 @@
 //!
 //! An [`Edge`] is started with [`settings`] (listeners, trunks) and a channel. It admits calls, and sends each as an
 //! [`OfferedCall`](leg::OfferedCall) with a [`leg`]: bounded channels for orders and speech to the phone, and for events from it.
-//! It counts in [`statistics`]. [`try_listen`], [`try_rtp_ports`] and [`try_registrar`] test a configuration.
+//! It counts in [`statistics`]. [`try_listen`], [`try_rtp_ports`], [`try_registrar`] and [`find_targets`] test a configuration.
 //!
 //! Messages, transports and transactions are implemented here. The available SIP stacks log whole messages with numbers and
 //! digests, queue without bound, and do not answer messages that they cannot parse. They would also leave session timers,
@@ -30,7 +30,11 @@ mod transactions;
 mod transport;
 mod trunks;
 
-pub use self::edge::{
-    Edge, RegistrationError, SipError, registrar, try_listen, try_registrar, try_rtp_ports,
-};
 pub use self::media::tones::warning_tone;
+pub use self::{
+    edge::{
+        Edge, RegistrationError, SipError, find_targets, registrar, try_listen, try_registrar,
+        try_rtp_ports,
+    },
+    resolution::SipTarget,
+};

@@ -58,7 +58,15 @@ pub enum Codec {
 pub enum Srtp {
     Off,
     Optional,
+    /// Keys are exchanged over TLS only.
     Required,
+}
+
+impl Srtp {
+    /// True if offers and answers may be exchanged over this transport.
+    pub(crate) fn admits(self, transport: SipTransport) -> bool {
+        self != Self::Required || transport == SipTransport::Tls
+    }
 }
 
 /// A carrier, PBX or phone that may call.

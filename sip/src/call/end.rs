@@ -64,7 +64,7 @@ impl Call {
         }
         let mut bye = self.dialog.request(Method::Bye);
         bye.headers.push("Reason", &reason(cause, &words));
-        let Some(mut asked) = self.ask(bye).await else {
+        let Some(mut asked) = self.ask(bye) else {
             return;
         };
         let until = Instant::now() + GIVEN_UP;
@@ -72,7 +72,7 @@ impl Call {
             tokio::select! {
                 answer = asked.answers.recv() => match answer {
                     Some(answer) if answer.status < 200 => {}
-                    Some(answer) => match self.prove(&asked, &answer).await {
+                    Some(answer) => match self.prove(&asked, &answer) {
                         Some(again) => asked = again,
                         None => return,
                     },

@@ -222,6 +222,7 @@ impl Call {
         self.dialog.remote_seq = number;
         // The peer may be behind NAT, or on another network by now, so our requests follow it.
         self.flow = reply.flow.clone();
+        self.session.carried_by(self.flow.transport);
         match request.method {
             Method::Bye => {
                 reply.send(&reply.response(200, "OK"));
@@ -364,7 +365,7 @@ impl Call {
             request.headers.push("Content-Type", "application/sdp");
             request.body = self.session.unchanged().into_bytes();
         }
-        match self.ask(request).await {
+        match self.ask(request) {
             Some(asked) => state.refresh = Some(asked),
             None => {
                 return Some(Termination::Broken(
@@ -397,13 +398,13 @@ impl Call {
                 self.timer = session_timer::accepted(&response.headers).or(self.timer);
                 state.due = self.due();
                 if refresh.request.method == Method::Invite {
-                    self.acknowledge(refresh).await;
+                    self.acknowledge(refresh);
                     if let Ok(terms) = self.session.accept(&response.body) {
                         self.agreed(terms).await;
                     }
                 }
             }
-            401 | 407 => state.refresh = self.prove(&refresh, &response).await,
+            401 | 407 => state.refresh = self.prove(&refresh, &response),
             408 | 481 => {
                 return Some(Termination::Broken(
                     response.status,

@@ -1,5 +1,6 @@
 //! One call, from the INVITE to the last BYE: a task that gets the messages of its dialog from the edge.
 
+mod attempt;
 mod dial;
 mod early_media;
 mod end;
@@ -10,6 +11,7 @@ mod join;
 pub mod media_sockets;
 mod media_task;
 mod outbound;
+mod outgoing_leg;
 mod requests;
 mod ring;
 mod session;
@@ -200,7 +202,7 @@ fn prepare(
         refuse_for_now(reply, "no port for media is free");
         return None;
     };
-    let mut session = SdpSession::new(shared, &caller.trunk, address, sockets.port);
+    let mut session = SdpSession::new(shared, &caller.trunk, &flow, address, sockets.port);
     let answered = match session.offered(&request.body) {
         Ok(answered) => answered,
         Err(refused) => {

@@ -1,6 +1,6 @@
 //! Requests that we send inside a call: sent, authenticated if the trunk demands it (RFC 3261, 22.2), and acknowledged.
 
-use std::{io, net::IpAddr};
+use std::{io, net::IpAddr, sync::Arc};
 
 use tokio::sync::mpsc;
 
@@ -9,7 +9,7 @@ use crate::{
     digest::{Authorization, strongest},
     message::{SipRequest, SipResponse},
     settings::Credentials,
-    shared::token,
+    shared::{DialogRoute, Shared, token},
     transport::Flow,
 };
 
@@ -28,32 +28,40 @@ pub struct PendingRequest {
 
 impl Call {
     /// The route of our requests inside the dialog.
-    async fn way(&self) -> io::Result<Flow> {
+    fn route(&self) -> io::Result<DialogRoute> {
         let trunk = self.caller.named_by_trunk();
-        self.shared
-            .flow_within(trunk, &self.dialog, &self.flow)
-            .await
+        self.shared.route_within(trunk, &self.dialog, &self.flow)
     }
 
-    /// Sends a request inside the dialog.
-    pub(super) async fn ask(&self, request: SipRequest) -> Option<PendingRequest> {
-        match self.way().await {
-            Ok(flow) => Some(PendingRequest {
-                answers: self.shared.ask(request.clone(), &flow),
-                request,
-                peer: flow.remote.ip(),
-                is_proven: false,
-            }),
+    /// Sends a request inside the dialog. The call does not wait for a connection that has to be opened for it.
+    pub(super) fn ask(&self, request: SipRequest) -> Option<PendingRequest> {
+        let admitted = |route: &DialogRoute| {
+            request.body.is_empty() || self.shared.settings.srtp.admits(route.transport())
+        };
+        let route = match self.route() {
+            Ok(route) if admitted(&route) => route,
+            Ok(_) => {
+                tracing::info!(
+                    "a request with keys of a call was not sent, because its peer left TLS"
+                );
+                return None;
+            }
             Err(error) => {
                 tracing::debug!(%error, "the peer of a call cannot be reached");
-                None
+                return None;
             }
-        }
+        };
+        Some(PendingRequest {
+            peer: route.address().ip(),
+            answers: asked(self.shared.clone(), request.clone(), route),
+            request,
+            is_proven: false,
+        })
     }
 
     /// Repeats a challenged request once, with credentials. Only the call's own trunk gets them: others could use the response to
     /// guess the password.
-    pub(super) async fn prove(
+    pub(super) fn prove(
         &mut self,
         asked: &PendingRequest,
         response: &SipResponse,
@@ -68,7 +76,7 @@ impl Call {
         self.dialog.local_seq = number;
         Some(PendingRequest {
             is_proven: true,
-            ..self.ask(request).await?
+            ..self.ask(request)?
         })
     }
 
@@ -78,27 +86,63 @@ impl Call {
     }
 
     /// Acknowledges the 2xx to an INVITE of ours, and every retransmission of it.
-    pub(super) async fn acknowledge(&self, invited: PendingRequest) {
+    pub(super) fn acknowledge(&self, invited: PendingRequest) {
         let PendingRequest {
-            request,
-            mut answers,
-            ..
+            request, answers, ..
         } = invited;
-        let Ok(flow) = self.way().await else {
+        let Ok(route) = self.route() else {
             return;
         };
-        let ack = self
-            .dialog
-            .ack(&request, self.is_of_the_trunk(flow.remote.ip()));
-        let ack = self.shared.with_via(ack, &flow);
-        let bytes = ack.to_bytes();
-        flow.send(&bytes);
-        tokio::spawn(async move {
-            while answers.recv().await.is_some() {
-                flow.send(&bytes);
+        let may_prove = self.is_of_the_trunk(route.address().ip());
+        let ack = self.dialog.ack(&request, may_prove);
+        let shared = self.shared.clone();
+        match route {
+            // At once, so that no later BYE overtakes it.
+            DialogRoute::Open(flow) => repeat_ack(shared.with_via(ack, &flow), flow, answers),
+            route @ DialogRoute::Connection { .. } => {
+                tokio::spawn(async move {
+                    if let Ok(flow) = shared.open(route).await {
+                        repeat_ack(shared.with_via(ack, &flow), flow, answers);
+                    }
+                });
             }
-        });
+        }
     }
+}
+
+/// Sends an ACK, and again for each retransmission of the 2xx.
+fn repeat_ack(ack: SipRequest, flow: Flow, mut answers: mpsc::Receiver<SipResponse>) {
+    let bytes = ack.to_bytes();
+    flow.send(&bytes);
+    tokio::spawn(async move {
+        while answers.recv().await.is_some() {
+            flow.send(&bytes);
+        }
+    });
+}
+
+/// Sends a request, at once if its route is open. Returns the responses; none if the route cannot be opened.
+fn asked(
+    shared: Arc<Shared>,
+    request: SipRequest,
+    route: DialogRoute,
+) -> mpsc::Receiver<SipResponse> {
+    if let DialogRoute::Open(flow) = &route {
+        return shared.ask(request, flow);
+    }
+    let (told, answers) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut answers = match shared.open(route).await {
+            Ok(flow) => shared.ask(request, &flow),
+            Err(error) => return tracing::debug!(%error, "the peer of a call cannot be reached"),
+        };
+        while let Some(answer) = answers.recv().await {
+            if told.send(answer).await.is_err() {
+                return;
+            }
+        }
+    });
+    answers
 }
 
 /// The request with a new CSeq number and the credentials that the response demands. `None` if it demands none, or unsupported

@@ -7,8 +7,9 @@ use crate::{
         sdp::{self, Local, MediaTerms, SdpRefusal},
         srtp::MasterKey,
     },
-    settings::{AnswerOrder, Codec, Srtp, Trunk},
+    settings::{AnswerOrder, Codec, SipTransport, Srtp, Trunk},
     shared::Shared,
+    transport::Flow,
 };
 
 /// This side's state of the session.
@@ -19,6 +20,8 @@ pub struct SdpSession {
     codecs: Vec<Codec>,
     answer_order: AnswerOrder,
     srtp: Srtp,
+    /// The transport of the signalling, which carries the keys.
+    transport: SipTransport,
     key: MasterKey,
     id: u64,
     version: u64,
@@ -28,7 +31,8 @@ pub struct SdpSession {
 }
 
 impl SdpSession {
-    pub fn new(shared: &Shared, trunk: &Trunk, address: IpAddr, port: u16) -> Self {
+    /// `flow`: the route of the signalling.
+    pub fn new(shared: &Shared, trunk: &Trunk, flow: &Flow, address: IpAddr, port: u16) -> Self {
         let settings = &shared.settings;
         Self {
             address,
@@ -36,6 +40,7 @@ impl SdpSession {
             codecs: settings.codecs.clone(),
             answer_order: trunk.answer_order,
             srtp: settings.srtp,
+            transport: flow.transport,
             key: MasterKey::new(rand::random::<[u8; 30]>()),
             id: rand::random::<u64>() >> 3,
             version: 1,
@@ -44,8 +49,18 @@ impl SdpSession {
         }
     }
 
+    /// The peer continues over this transport.
+    pub fn carried_by(&mut self, transport: SipTransport) {
+        self.transport = transport;
+    }
+
     /// Answers the offer of an INVITE, if it has one.
+    ///
+    /// Errors: the offer cannot be fulfilled, or neither an answer nor an offer of ours may be sent.
     pub fn offered(&mut self, body: &[u8]) -> Result<Option<(String, MediaTerms)>, SdpRefusal> {
+        if !self.srtp.admits(self.transport) {
+            return Err(sdp::needs_tls());
+        }
         if body.is_empty() {
             return Ok(None);
         }

@@ -1,6 +1,6 @@
 //! Transfers: by REFER if the peer allows it (RFC 3515), else by a second leg over the same trunk, joined to the first.
 
-use std::{collections::VecDeque, io, sync::Arc};
+use std::sync::Arc;
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -10,17 +10,16 @@ use tokio::{
 
 use super::{
     Call, CallParties, Control,
-    dial::{OutgoingLeg, not_taken},
+    dial::not_taken,
     join::{ends, join},
     outbound,
+    outgoing_leg::{LegDestination, OutgoingLeg},
 };
 use crate::{
     leg::{Leg, LegEvent},
     message::{Host, Method, SipRequest, SipResponse, Uri},
-    resolution::SipTarget,
     settings::TransferMethod,
     transactions::Responder,
-    transport::Flow,
 };
 
 /// The longest ringing of the person's phone after a REFER.
@@ -139,7 +138,7 @@ impl Call {
         let mut request = self.dialog.request(Method::Refer);
         request.headers.push("Refer-To", &format!("<{target}>"));
         request.headers.push("Referred-By", &self.dialog.contact);
-        let asked = self.ask(request).await;
+        let asked = self.ask(request);
         let is_asked = asked.is_some();
         self.transfer = Some(CallTransfer::Referred {
             to,
@@ -172,12 +171,12 @@ impl Call {
         self.dial(to).await;
     }
 
-    /// Calls the person over the caller's trunk.
+    /// Calls the person over the caller's trunk, in a task of its own: the caller may hang up while servers are looked up.
     async fn dial(&mut self, to: String) {
         let trunk = &self.caller.trunk;
         let configured = outbound::configured(trunk, &to);
         let is_configured = configured.is_some();
-        let (uri, hop) = configured.unwrap_or_else(|| {
+        let (uri, proxy) = configured.unwrap_or_else(|| {
             let remote = self.flow.remote;
             let uri = Uri::sip(&to, Host::Ip(remote.ip()), Some(remote.port()));
             (uri, None)
@@ -185,33 +184,18 @@ impl Call {
         // The caller's connection is used if it is that of the configured place.
         let is_of_registrar = trunk.outbound.uri.is_none()
             && (self.shared.registrars).has(&trunk.name, self.flow.remote.ip());
-        let known = (!is_configured || is_of_registrar).then_some(&self.flow);
-        let place = hop.as_ref().unwrap_or(&uri);
-        let (flow, targets) = match self.way_to(place, known).await {
-            Ok(way) => way,
-            Err(error) => {
-                tracing::debug!(%error, "the trunk of a call cannot be reached");
-                return self.not_transferred("the trunk cannot be reached");
-            }
-        };
-        let may_know = is_configured || self.is_of_the_trunk(flow.remote.ip());
-        let credentials = outbound::credentials(trunk).filter(|_| may_know);
-        let host = place.host.clone();
-        let plan = OutgoingLeg {
-            shared: self.shared.clone(),
-            caller: CallParties {
-                is_trunk_itself: self.caller.is_trunk_itself || is_configured,
-                outbound: is_configured.then(|| flow.remote.ip()),
-                ..self.caller.clone()
-            },
+        let destination = LegDestination {
             uri,
-            host,
-            is_proxied: hop.is_some(),
-            targets,
-            credentials: credentials.cloned(),
-            flow,
-            hears_early: self.media.as_ref().map(|media| media.control.downgrade()),
+            proxy,
+            known: (!is_configured || is_of_registrar).then(|| self.flow.clone()),
+            is_configured,
         };
+        let caller = CallParties {
+            is_trunk_itself: self.caller.is_trunk_itself || is_configured,
+            ..self.caller.clone()
+        };
+        let hears_early = self.media.as_ref().map(|media| media.control.downgrade());
+        let plan = OutgoingLeg::new(self.shared.clone(), caller, destination, hears_early);
         let (alive, dead) = oneshot::channel();
         let (done, outcome) = oneshot::channel();
         tokio::spawn(async move {
@@ -224,21 +208,6 @@ impl Call {
             _alive: alive,
         });
         self.direct(Control::Ring(true)).await;
-    }
-
-    /// The route to a person, and the servers that are tried if that one cannot.
-    async fn way_to(
-        &self,
-        place: &Uri,
-        known: Option<&Flow>,
-    ) -> io::Result<(Flow, VecDeque<SipTarget>)> {
-        if let Some(known) = known.filter(|known| known.is_reliable() && known.is_open()) {
-            return Ok((known.clone(), VecDeque::new()));
-        }
-        let shared = &self.shared;
-        let mut targets = shared.targets(place, known).await?;
-        let flow = shared.flow_among(&mut targets, &place.host, known).await?;
-        Ok((flow, targets))
     }
 
     /// Cancels the transfer. A peer that has accepted a REFER goes on, because that cannot be cancelled.

@@ -11,6 +11,8 @@ use tokio::sync::mpsc;
 use super::{Edge, SipError, registration::Registration};
 use crate::{
     call::media_sockets::MediaSockets,
+    message::Uri,
+    resolution::{self, Nameservers, SipTarget},
     settings::{ListenAddress, RegisterSettings, SipSettings, SipTransport, Srtp, UserAgent},
     transport::{bind_udp, listen_tcp},
 };
@@ -38,9 +40,9 @@ pub async fn try_registrar(
             address: (any, 0).into(),
         }],
         public_address: None,
+        local_networks: Vec::new(),
         tls: None,
         rtp_ports: 0..=0,
-        local_networks: Vec::new(),
         codecs: Vec::new(),
         srtp: Srtp::Off,
         trunks: Vec::new(),
@@ -55,6 +57,26 @@ pub async fn try_registrar(
     let mut registration = Registration::new(edge.shared.clone(), register).map_err(told)?;
     registration.once(None).await.map_err(told)?;
     Ok(())
+}
+
+/// The servers of a trunk's address, in the order in which they are tried. Of servers with the same priority, SRV records choose
+/// the first at random, by weight.
+///
+/// Errors: it is no SIP URI, the DNS does not answer, or names no server.
+pub async fn find_targets(settings: &SipSettings, address: &str) -> io::Result<Vec<SipTarget>> {
+    let uri: Uri = address
+        .parse()
+        .map_err(|()| io::Error::other("it is no SIP URI"))?;
+    let nameservers = Nameservers::new(&settings.nameservers);
+    let mut found = resolution::targets(&uri, SipTransport::Udp, &nameservers).await?;
+    if found.is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let families = settings.listen.iter();
+    let families = families.filter(|listen| listen.transport == SipTransport::Udp);
+    let families: Vec<bool> = families.map(|listen| listen.address.is_ipv4()).collect();
+    found.sort_by_key(|target| !families.contains(&target.address.is_ipv4()));
+    Ok(found)
 }
 
 /// Binds all addresses at the same time, as [`Edge::start`] does, and releases them. Needs a tokio runtime.

@@ -35,7 +35,7 @@ use crate::{
 };
 
 pub use self::{
-    checks::{try_listen, try_registrar, try_rtp_ports},
+    checks::{find_targets, try_listen, try_registrar, try_rtp_ports},
     registration::{RegistrationError, registrar},
 };
 

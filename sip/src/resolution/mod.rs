@@ -4,7 +4,9 @@ mod nameservers;
 mod order;
 mod records;
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, time::Duration};
+
+use tokio::time::timeout;
 
 pub use self::nameservers::Nameservers;
 use self::order::service_names;
@@ -15,6 +17,10 @@ use crate::{
 
 /// Servers of one service that are tried.
 const TARGETS_MAX: usize = 16;
+/// Time limit for the servers of a URI, with all questions.
+const RESOLVED: Duration = Duration::from_secs(4);
+/// The part of it for services; the rest is for the addresses of a name without any.
+const SERVED: Duration = Duration::from_secs(3);
 
 /// A server of a SIP service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +63,19 @@ pub fn port_of(uri: &Uri, transport: SipTransport) -> u16 {
 /// The servers of a URI. Services of a name without a port are looked up; a name without any has its addresses, with the `usual`
 /// transport.
 ///
-/// Errors: the DNS does not answer.
+/// Errors: the DNS does not answer within 4 s.
 pub async fn targets(
+    uri: &Uri,
+    usual: SipTransport,
+    nameservers: &Nameservers,
+) -> io::Result<Vec<SipTarget>> {
+    let found = timeout(RESOLVED, looked_up(uri, usual, nameservers));
+    found
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+async fn looked_up(
     uri: &Uri,
     usual: SipTransport,
     nameservers: &Nameservers,
@@ -66,9 +83,12 @@ pub async fn targets(
     if let (Host::Name(name), None) = (&uri.host, uri.port)
         && name.contains('.')
     {
-        let served = served(name, named_transport(uri), nameservers).await;
-        if !served.is_empty() {
-            return Ok(served);
+        let mut found = Vec::new();
+        let service = served(name, named_transport(uri), nameservers, &mut found);
+        // Those that were found in time are tried.
+        let _ = timeout(SERVED, service).await;
+        if !found.is_empty() {
+            return Ok(found);
         }
     }
     let transport = named_transport(uri).unwrap_or(usual);
@@ -77,24 +97,24 @@ pub async fn targets(
     Ok(found.into_iter().take(TARGETS_MAX).map(target).collect())
 }
 
-/// The servers that the DNS names as a service of this name.
+/// Adds the servers that the DNS names as a service of this name.
 async fn served(
     name: &str,
     named: Option<SipTransport>,
     nameservers: &Nameservers,
-) -> Vec<SipTarget> {
+    found: &mut Vec<SipTarget>,
+) {
     let pointers = match named {
         Some(_) => Vec::new(),
         None => match nameservers.pointers(name).await {
             Ok(pointers) => pointers,
             // Another question would not be answered either.
-            Err(_) => return Vec::new(),
+            Err(_) => return,
         },
     };
-    let mut found = Vec::new();
     for (transport, service) in service_names(name, named, pointers) {
         let Ok(services) = nameservers.services(&service).await else {
-            break;
+            return;
         };
         for record in order::by_weight(services, rand::random) {
             let Ok(host) = record.target.parse() else {
@@ -108,9 +128,28 @@ async fn served(
             );
             if found.len() >= TARGETS_MAX {
                 found.truncate(TARGETS_MAX);
-                return found;
+                return;
             }
         }
     }
-    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    /// Each would be waited for on its own, for each question.
+    #[tokio::test]
+    async fn silent_nameservers_are_waited_for_a_few_seconds_in_all() {
+        let silent = || UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let sockets = [silent(), silent(), silent()];
+        let addresses = sockets.each_ref().map(|socket| socket.local_addr());
+        let nameservers = Nameservers::new(&addresses.map(|address| address.expect("bound")));
+        let uri = "sip:trunk.invalid".parse().expect("a URI");
+        let found = targets(&uri, SipTransport::Udp, &nameservers);
+        let found = timeout(RESOLVED + Duration::from_secs(1), found).await;
+        assert!(found.is_ok_and(|found| found.is_err()));
+    }
 }

@@ -1,6 +1,13 @@
 //! Asks the nameservers of this machine for services. `hickory-resolver` sends the questions and reads the answers.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use hickory_resolver::{
     NameServerPool, PoolContext, TlsConfig,
@@ -29,7 +36,11 @@ const RECORDS_MAX: usize = 64;
 const PORT: u16 = 53;
 
 #[derive(Debug)]
-pub struct Nameservers(Vec<SocketAddr>);
+pub struct Nameservers {
+    all: Vec<SocketAddr>,
+    /// Index of the one that is asked first: the last that answered, or the one after the last that did not.
+    first: AtomicUsize,
+}
 
 impl Nameservers {
     /// These, or those of the system if there are none.
@@ -38,7 +49,10 @@ impl Nameservers {
             [] => of_system(),
             configured => configured.to_vec(),
         };
-        Self(servers.into_iter().take(SERVERS_MAX).collect())
+        Self {
+            all: servers.into_iter().take(SERVERS_MAX).collect(),
+            first: AtomicUsize::new(0),
+        }
     }
 
     /// The SRV records of a name.
@@ -63,10 +77,15 @@ impl Nameservers {
         };
         name.set_fqdn(true);
         let query = Query::query(name, kind);
-        for server in &self.0 {
-            if let Ok(Ok(records)) = timeout(ANSWERED, ask_one(*server, query.clone())).await {
+        let count = self.all.len();
+        let first = self.first.load(Ordering::Relaxed);
+        for at in (first..first + count).map(|at| at % count) {
+            let asked = ask_one(self.all[at], query.clone());
+            if let Ok(Ok(records)) = timeout(ANSWERED, asked).await {
+                self.first.store(at, Ordering::Relaxed);
                 return Ok(records);
             }
+            self.first.store((at + 1) % count, Ordering::Relaxed);
         }
         Err(io::ErrorKind::TimedOut.into())
     }
@@ -138,7 +157,7 @@ mod tests {
             rdata::{CNAME, NAPTR, SRV},
         },
     };
-    use tokio::{net::UdpSocket, time::Instant};
+    use tokio::{net::UdpSocket, sync::mpsc, time::Instant};
 
     use super::*;
 
@@ -228,14 +247,23 @@ mod tests {
         let good = nameserver(whole).await;
         let none = nameserver(coded(ResponseCode::NXDomain)).await;
         let failing = nameserver(coded(ResponseCode::ServFail)).await;
-        let silent = nameserver(|_| None).await;
         let ask = async |servers: &[SocketAddr]| Nameservers::new(servers).services(ALIAS).await;
         assert_eq!(ask(&[none, good]).await.unwrap(), []);
         assert_eq!(ask(&[failing, good]).await.unwrap().len(), 1);
         assert!(ask(&[failing]).await.is_err());
+        let (asks, mut asked) = mpsc::unbounded_channel();
+        let silent = nameserver(move |_| {
+            let _ = asks.send(());
+            None
+        });
+        let servers = Nameservers::new(&[silent.await, good]);
         let started = Instant::now();
-        assert_eq!(ask(&[silent, good]).await.unwrap().len(), 1);
+        assert_eq!(servers.services(ALIAS).await.unwrap().len(), 1);
         assert!(started.elapsed() < ANSWERED + ANSWERED / 2);
+        while asked.try_recv().is_ok() {}
+        // Then the one that answered is asked first.
+        assert_eq!(servers.services(ALIAS).await.unwrap().len(), 1);
+        assert!(asked.try_recv().is_err());
     }
 
     #[tokio::test]

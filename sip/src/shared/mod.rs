@@ -21,7 +21,7 @@ use crate::{
     transport::{Flow, Receive},
 };
 
-pub use self::public_address::PublicAddress;
+pub use self::{public_address::PublicAddress, routes::DialogRoute};
 
 /// Methods that are served.
 pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY, INFO";

@@ -11,10 +11,37 @@ use crate::{
     address_rules::is_hidden,
     dialog::Dialog,
     message::{Host, Uri},
-    resolution::{self, SipTarget, addresses, named_transport, port_of},
+    resolution::{self, SipTarget, named_transport, port_of},
     settings::{SipTransport, Trunk},
     transport::{Flow, connect},
 };
+
+/// The route of a request inside a dialog.
+#[derive(Debug)]
+pub enum DialogRoute {
+    Open(Flow),
+    /// A connection that has to be opened. With TLS, the certificate must be for this host.
+    Connection {
+        target: SipTarget,
+        host: Host,
+    },
+}
+
+impl DialogRoute {
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Self::Open(flow) => flow.remote,
+            Self::Connection { target, .. } => target.address,
+        }
+    }
+
+    pub fn transport(&self) -> SipTransport {
+        match self {
+            Self::Open(flow) => flow.transport,
+            Self::Connection { target, .. } => target.transport,
+        }
+    }
+}
 
 impl Shared {
     /// The servers of an address that the operator configured, in the order in which they are tried: those of a family that we
@@ -42,8 +69,8 @@ impl Shared {
         known: Option<&Flow>,
     ) -> io::Result<Flow> {
         let mut failed = io::Error::from(io::ErrorKind::NotFound);
-        while let Some(SipTarget { transport, address }) = targets.pop_front() {
-            match self.begun(transport, address, host, known).await {
+        while let Some(target) = targets.pop_front() {
+            match self.begun(target, host, known).await {
                 Ok(flow) => return Ok(flow),
                 Err(error) => failed = error,
             }
@@ -52,40 +79,65 @@ impl Shared {
     }
 
     /// The route of a request inside a dialog. `known` is where the peer's last request came from. A phone, which has no `trunk`,
-    /// is reached nowhere else. A trunk may record a route through public addresses and its own.
-    pub async fn flow_within(
+    /// is reached nowhere else. A trunk may record a route through public addresses and its own. A name is not looked up, because
+    /// the call would wait for the DNS. Its host is the one from which the last request came, or a proxy before it.
+    ///
+    /// Errors: the connection of a phone is gone.
+    pub fn route_within(
         &self,
         trunk: Option<&Trunk>,
         dialog: &Dialog,
         known: &Flow,
-    ) -> io::Result<Flow> {
+    ) -> io::Result<DialogRoute> {
         if known.is_open() && (known.is_reliable() || dialog.routes.is_empty()) {
-            return Ok(known.clone());
+            return Ok(DialogRoute::Open(known.clone()));
         }
         let Some(trunk) = trunk else {
             return match known.is_open() {
-                true => Ok(known.clone()),
+                true => Ok(DialogRoute::Open(known.clone())),
                 false => Err(io::ErrorKind::NotConnected.into()),
             };
         };
-        self.flow_named(trunk, &dialog.next_hop(), known).await
+        let uri = dialog.next_hop();
+        let transport = transport_to(&uri, known);
+        let port = port_of(&uri, transport);
+        let address = match uri.host {
+            Host::Ip(ip) if self.may_be_named(trunk, ip, known) => SocketAddr::new(ip, port),
+            _ if !known.is_reliable() => return Ok(DialogRoute::Open(known.clone())),
+            _ => SocketAddr::new(known.remote.ip(), port),
+        };
+        if transport == SipTransport::Udp {
+            let flow = self.datagrams(address, Some(known))?;
+            return Ok(DialogRoute::Open(flow));
+        }
+        Ok(DialogRoute::Connection {
+            target: SipTarget { transport, address },
+            host: uri.host,
+        })
     }
 
-    /// The route to an address that a trunk names: public ones and its own are followed. For others it is `known`, where its last
-    /// request came from.
-    pub async fn flow_named(&self, trunk: &Trunk, uri: &Uri, known: &Flow) -> io::Result<Flow> {
-        let transport = transport_to(uri, known);
-        let port = port_of(uri, transport);
-        let found = addresses(&uri.host, port).await.unwrap_or_default();
-        let may_be_named = |address: &SocketAddr| self.may_be_named(trunk, address.ip(), known);
-        let named: Vec<SocketAddr> = found.into_iter().filter(may_be_named).collect();
-        let served = named.iter().find(|address| self.serves(**address));
-        let address = match served.or(named.first()) {
-            Some(named) => *named,
-            None if !known.is_reliable() => return Ok(known.clone()),
-            None => SocketAddr::new(known.remote.ip(), port),
-        };
-        self.begun(transport, address, &uri.host, Some(known)).await
+    /// The servers of an address that a trunk names: public ones and its own are followed. Without any it is `known`, where its
+    /// last request came from.
+    pub async fn targets_named(
+        &self,
+        trunk: &Trunk,
+        uri: &Uri,
+        known: &Flow,
+    ) -> VecDeque<SipTarget> {
+        let mut found = self.targets(uri, Some(known)).await.unwrap_or_default();
+        found.retain(|target| self.may_be_named(trunk, target.address.ip(), known));
+        if found.is_empty() {
+            let (transport, address) = match known.is_reliable() {
+                false => (known.transport, known.remote),
+                true => {
+                    let transport = transport_to(uri, known);
+                    let port = port_of(uri, transport);
+                    (transport, SocketAddr::new(known.remote.ip(), port))
+                }
+            };
+            found.push_back(SipTarget { transport, address });
+        }
+        found
     }
 
     /// True if a trunk may have us send requests there.
@@ -97,22 +149,16 @@ impl Shared {
             || self.registrars.has(&trunk.name, ip)
     }
 
+    /// Opens the route to a server. A connection that is open already is not looked for.
     async fn begun(
         &self,
-        transport: SipTransport,
-        address: SocketAddr,
+        target: SipTarget,
         host: &Host,
         known: Option<&Flow>,
     ) -> io::Result<Flow> {
+        let SipTarget { transport, address } = target;
         if transport == SipTransport::Udp {
-            // A socket cannot send to the other address family.
-            let fits = |known: &&Flow| {
-                known.transport == SipTransport::Udp && known.bound.is_ipv4() == address.is_ipv4()
-            };
-            return match known.filter(fits) {
-                Some(known) => Ok(known.towards(address)),
-                None => self.datagrams_to(address),
-            };
+            return self.datagrams(address, known);
         }
         let receiver = self
             .sockets
@@ -123,6 +169,14 @@ impl Shared {
         connect(transport, address, secured, receiver).await
     }
 
+    /// Opens a route inside a dialog.
+    pub async fn open(&self, route: DialogRoute) -> io::Result<Flow> {
+        match route {
+            DialogRoute::Open(flow) => Ok(flow),
+            DialogRoute::Connection { target, host } => self.begun(target, &host, None).await,
+        }
+    }
+
     /// True if we listen on a UDP address of this family.
     fn serves(&self, address: SocketAddr) -> bool {
         let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
@@ -131,10 +185,13 @@ impl Shared {
             .any(|flow| flow.bound.is_ipv4() == address.is_ipv4())
     }
 
-    fn datagrams_to(&self, address: SocketAddr) -> io::Result<Flow> {
+    /// The route to a UDP address, over the socket of `known` if it is of the address family.
+    fn datagrams(&self, address: SocketAddr, known: Option<&Flow>) -> io::Result<Flow> {
         let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
-        let fits = |flow: &&Flow| flow.bound.is_ipv4() == address.is_ipv4();
-        let flow = sockets.iter().find(fits);
+        let fits = |flow: &&Flow| {
+            flow.transport == SipTransport::Udp && flow.bound.is_ipv4() == address.is_ipv4()
+        };
+        let flow = known.into_iter().chain(sockets).find(fits);
         flow.map(|flow| flow.towards(address))
             .ok_or_else(|| io::Error::other("not listening on a UDP address of this family"))
     }

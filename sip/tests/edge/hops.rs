@@ -1,8 +1,12 @@
 //! Routes of our requests: a caller's Contact and Record-Route must not lead this machine to services of its own network.
 
-use std::time::Duration;
+use std::{
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
 
 use dikala_sip::settings::{ListenAddress, SipTransport};
+use socket2::{Domain, Socket, Type};
 use tokio::{
     net::{TcpListener, UdpSocket},
     time::timeout,
@@ -112,7 +116,38 @@ async fn a_phone_whose_connection_is_gone_is_looked_for_nowhere() {
     inner.hears_nothing(named).await;
 }
 
-/// A trunk may record a route through its own addresses, not through others of this network.
+/// A listener with a full queue, to which connecting hangs, and the connection in its queue.
+fn full() -> (Socket, TcpStream) {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    listener.bind(&any.into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    // Linux queues one more than asked for.
+    (listener, TcpStream::connect(address).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_does_not_wait_for_a_connection_to_its_trunk() {
+    let (_listener, queued) = full();
+    let named = queued.peer_addr().unwrap().to_string();
+    let bench = TestEdge::with(CallBehaviour::HangUp, 50, |_| ()).await;
+    let mut phone = ScriptedPhone::tcp(bench.address(SipTransport::Tcp)).await;
+    let mut other = ScriptedPhone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "", &offer(40_000));
+    phone.send(&leading(&invite, &named, false)).await;
+    phone.answered("SIP/2.0 200").await;
+    other.call_id.clone_from(&phone.call_id);
+    (other.to, other.cseq) = (phone.to.clone(), phone.cseq);
+    phone.closes().await;
+    other.acknowledge("").await;
+    // Our BYE needs a connection. That of the peer is answered meanwhile.
+    eventually("we hang up", || bench.edge.statistics().calls == 0).await;
+    other.ask("BYE", "", "").await;
+    other.answered("SIP/2.0 200").await;
+}
+
+/// A trunk may record a route through its own addresses, not through others of this network. Names are not looked up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trunk_is_hung_up_through_its_own_addresses_only() {
     let bench = TestEdge::with(CallBehaviour::HangUp, 50, |sip| {
@@ -121,17 +156,18 @@ async fn a_trunk_is_hung_up_through_its_own_addresses_only() {
     .await;
     let mut other = ScriptedPhone::udp_from("127.0.0.2", bench.udp()).await;
     let mut proxy = ScriptedPhone::udp(bench.udp()).await;
+    let by_name = format!("localhost:{}", proxy.local.port());
     for (named, by_route, at_proxy) in [
-        (proxy.local, true, true),
-        (proxy.local, false, false),
-        (other.local, true, false),
-        (other.local, false, false),
+        (proxy.local.to_string(), true, true),
+        (proxy.local.to_string(), false, false),
+        (other.local.to_string(), true, false),
+        (other.local.to_string(), false, false),
+        (by_name.clone(), true, false),
+        (by_name, false, false),
     ] {
         let mut phone = ScriptedPhone::udp(bench.udp()).await;
         let invite = phone.request("INVITE", "", &offer(40_000));
-        phone
-            .send(&leading(&invite, &named.to_string(), by_route))
-            .await;
+        phone.send(&leading(&invite, &named, by_route)).await;
         phone.answered("SIP/2.0 200").await;
         phone.acknowledge("").await;
         let at = if at_proxy { &mut proxy } else { &mut phone };

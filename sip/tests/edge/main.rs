@@ -15,6 +15,7 @@ mod guessing;
 mod hops;
 mod hostile;
 mod joined;
+mod keys;
 mod loss;
 mod matrix;
 mod nat;

@@ -20,20 +20,20 @@ use crate::{
 };
 
 /// A TLS server at an address of this machine.
-struct Server {
+pub struct Server {
     listener: TcpListener,
     acceptor: TlsAcceptor,
 }
 
 impl Server {
-    async fn at(host: &str) -> Self {
+    pub async fn at(host: &str) -> Self {
         Self {
             listener: TcpListener::bind((host, 0)).await.unwrap(),
             acceptor: tls::acceptor(),
         }
     }
 
-    fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.listener.local_addr().unwrap().port()
     }
 
@@ -43,7 +43,7 @@ impl Server {
     }
 
     /// The next connection of the edge.
-    async fn accept(&self) -> ScriptedPhone {
+    pub async fn accept(&self) -> ScriptedPhone {
         let (stream, edge) = self.secured().await.unwrap();
         let local = stream.get_ref().0.local_addr().unwrap();
         ScriptedPhone::over("TLS", Box::new(stream), local, edge)

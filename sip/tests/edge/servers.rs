@@ -6,14 +6,21 @@ use std::{
     time::Duration,
 };
 
-use dikala_sip::settings::{OutboundSettings, RegisterSettings};
+use dikala_sip::{
+    find_targets,
+    leg::LegEvent,
+    settings::{ListenAddress, OutboundSettings, RegisterSettings, SipSettings, SipTransport},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, UdpSocket},
     task::JoinHandle,
+    time::timeout,
 };
 
-use crate::support::{CallBehaviour, ScriptedPhone, TestEdge, eventually, header, offer, port};
+use crate::support::{
+    CallBehaviour, PATIENCE, PhoneMedia, ScriptedPhone, TestEdge, eventually, header, offer, port,
+};
 
 const SRV: [u8; 2] = [0, 33];
 
@@ -22,6 +29,13 @@ const SRV: [u8; 2] = [0, 33];
 struct Nameserver {
     servers: Arc<Mutex<Vec<SocketAddr>>>,
     whole: bool,
+}
+
+/// A nameserver that answers nothing yet. Returns its socket and the address.
+async fn silent() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
 
 impl Nameserver {
@@ -186,6 +200,187 @@ async fn a_person_is_called_over_the_next_server_of_the_domain() {
     second.expect("ACK ").await;
     phone.hang_up().await;
     second.expect("BYE ").await;
+}
+
+/// The transfer to a domain, with servers at these addresses, which the DNS names in this order.
+async fn failing_over(
+    hosts: [&str; 2],
+    change: impl FnOnce(&mut SipSettings),
+) -> (TestEdge, [ScriptedPhone; 2], ScriptedPhone) {
+    let mut sockets = Vec::new();
+    for host in hosts {
+        sockets.push(UdpSocket::bind((host, 0)).await.unwrap());
+    }
+    let servers = sockets.iter().map(|socket| socket.local_addr().unwrap());
+    let servers = Arc::new(Mutex::new(servers.collect()));
+    let dns = Nameserver {
+        servers,
+        whole: false,
+    };
+    let (nameserver, _served) = dns.serve().await;
+    let transferring = CallBehaviour::Transfer("+62811111".to_owned());
+    let bench = TestEdge::with(transferring, 10, |sip| {
+        sip.nameservers = vec![nameserver];
+        sip.trunks[0].outbound.uri = Some("sip:trunk.example".to_owned());
+        change(sip);
+    })
+    .await;
+    let mut phones = Vec::new();
+    for socket in sockets {
+        phones.push(ScriptedPhone::at(socket, bench.udp()).await);
+    }
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    (bench, phones.try_into().ok().unwrap(), phone)
+}
+
+/// Redirects an INVITE to the address of `to`.
+async fn redirect(from: &mut ScriptedPhone, invite: &str, to: &ScriptedPhone) {
+    let contact = format!("Contact: <sip:budi@{}>", from.local);
+    let moved = from.response(invite, "302 Moved", "person", "");
+    let there = format!("Contact: <sip:+62811111@{}>", to.local);
+    from.send(&moved.replace(&contact, &there)).await;
+}
+
+/// Contact, Via and SDP of an INVITE name this address of ours.
+fn names(invite: &str, host: &str, edge: SocketAddr) {
+    let family = if host.contains('[') { "IP6" } else { "IP4" };
+    let bare = host.trim_matches(['[', ']']);
+    let port = edge.port();
+    let contact = format!("<sip:dikala@{host}:{port}>");
+    assert_eq!(header(invite, "Contact"), Some(contact.as_str()));
+    let via = format!("SIP/2.0/UDP {host}:{port};");
+    assert!(header(invite, "Via").unwrap().starts_with(&via), "{invite}");
+    let connection = format!("\r\nc=IN {family} {bare}\r\n");
+    assert!(invite.contains(&connection), "{invite}");
+    let origin = format!(" IN {family} {bare}\r\ns=");
+    assert!(invite.contains(&origin), "{invite}");
+}
+
+/// The next server may be of another address family, and needs media sockets of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invite_to_the_next_server_names_our_addresses_for_it() {
+    let (bench, [mut first, _], mut phone) = failing_over(["127.0.0.5", "127.0.0.6"], |sip| {
+        sip.public_address = Some("203.0.113.7".to_owned());
+        sip.listen.push(ListenAddress {
+            transport: SipTransport::Udp,
+            address: "[::1]:0".parse().unwrap(),
+        });
+    })
+    .await;
+    let edge = bench.edge.addresses().pop().unwrap().address;
+    let mut second = ScriptedPhone::udp_from("::1", edge).await;
+    let invite = first.expect("INVITE ").await;
+    names(&invite, "203.0.113.7", first.edge);
+    let ringing = first.response(&invite, "183 Session Progress", "r", &offer(40_004));
+    first.send(&ringing).await;
+    redirect(&mut first, &invite, &second).await;
+    first.expect("ACK ").await;
+    let again = second.expect("INVITE ").await;
+    names(&again, "[::1]", second.edge);
+    for name in ["Call-ID", "To"] {
+        assert_eq!(header(&again, name), header(&invite, name));
+    }
+    let mut sound = PhoneMedia::at("::1").await;
+    let answer = offer(sound.port()).replace("IN IP4 127.0.0.1", "IN IP6 ::1");
+    let answer = answer.replace("RTP/AVP 0 8 101", "RTP/AVP 8 101");
+    let accepted = second.response(&again, "200 OK", "person", &answer);
+    second.send(&accepted).await;
+    second.expect("ACK ").await;
+    eventually("it stands", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
+    // Audio of the caller comes over IPv6.
+    sound.send(&again).await;
+    sound.pitch_of(3).await;
+    phone.hang_up().await;
+    second.expect("BYE ").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_in_a_local_network_is_told_the_local_address_in_its_turn() {
+    let (_bench, [mut first, mut second], mut phone) =
+        failing_over(["127.0.0.5", "127.0.0.6"], |sip| {
+            sip.public_address = Some("203.0.113.7".to_owned());
+            sip.local_networks = vec!["127.0.0.6/32".parse().unwrap()];
+        })
+        .await;
+    let invite = first.expect("INVITE ").await;
+    names(&invite, "203.0.113.7", first.edge);
+    let refused = first.response(&invite, "503 Service Unavailable", "r", "");
+    first.send(&refused).await;
+    let again = second.expect("INVITE ").await;
+    names(&again, "127.0.0.1", second.edge);
+    // A redirection to the first server is built for it again.
+    redirect(&mut second, &again, &first).await;
+    let redirected = first.expect("INVITE sip:+62811111@127.0.0.5:").await;
+    names(&redirected, "203.0.113.7", first.edge);
+    assert_eq!(header(&redirected, "CSeq"), Some("3 INVITE"));
+    phone.hang_up().await;
+}
+
+/// Nobody is called for a caller who has hung up meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_may_hang_up_while_the_dns_is_silent() {
+    let server = UdpSocket::bind("127.0.0.5:0").await.unwrap();
+    let (dns, nameserver) = silent().await;
+    let transferring = CallBehaviour::Transfer("+62811111".to_owned());
+    let bench = TestEdge::with(transferring, 10, |sip| {
+        sip.nameservers = vec![nameserver];
+        sip.trunks[0].outbound.uri = Some("sip:trunk.example".to_owned());
+    })
+    .await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let mut question = [0; 512];
+    let asked = timeout(PATIENCE, dns.recv_from(&mut question)).await;
+    let (length, from) = asked.unwrap().unwrap();
+    phone.hang_up().await;
+    eventually("the call to the person is given up", || {
+        bench.edge.statistics().persons.cancelled == 1
+    })
+    .await;
+    // The answers come too late: no NAPTR record, and then a server.
+    let servers = Arc::new(Mutex::new(vec![server.local_addr().unwrap()]));
+    let late = Nameserver {
+        servers,
+        whole: false,
+    };
+    let answer = late.answer(&question[..length]);
+    dns.send_to(&answer, from).await.unwrap();
+    let pause = Duration::from_millis(300);
+    let another = timeout(pause, dns.recv(&mut question)).await;
+    assert!(another.is_err(), "the look-up goes on");
+    let called = timeout(pause, server.recv(&mut question)).await;
+    assert!(called.is_err(), "the person is called");
+    assert_eq!(bench.edge.statistics().persons.failed, 0);
+}
+
+/// As `dikala check` prints them.
+#[tokio::test]
+async fn the_servers_of_a_domain_are_found_in_their_order() {
+    let named = ["127.0.0.6:5070", "127.0.0.5:5060"].map(|text| text.parse().unwrap());
+    let servers = Arc::new(Mutex::new(named.to_vec()));
+    let whole = false;
+    let (nameserver, _served) = Nameserver { servers, whole }.serve().await;
+    let settings = SipSettings {
+        nameservers: vec![nameserver],
+        ..TestEdge::settings(10)
+    };
+    let found = async |address: &str| {
+        let found = find_targets(&settings, address).await.unwrap();
+        let found = found.iter();
+        let written = found.map(|one| format!("{:?} {}", one.transport, one.address));
+        written.collect::<Vec<_>>()
+    };
+    let (udp, tcp) = (
+        ["Udp 127.0.0.6:5070", "Udp 127.0.0.5:5060"],
+        ["Tcp 127.0.0.6:5070", "Tcp 127.0.0.5:5060"],
+    );
+    assert_eq!(found("sip:trunk.example").await, [udp, tcp].concat());
+    assert_eq!(found("sip:trunk.example;transport=tcp").await, tcp);
+    let literal = found("sip:[2001:db8::1];transport=tls").await;
+    assert_eq!(literal, ["Tls [2001:db8::1]:5061"]);
+    let nothing = find_targets(&settings, "sip:nobody.invalid").await;
+    assert!(nothing.is_err());
 }
 
 /// A carrier adds servers while our connection to the registrar stays open.

@@ -304,6 +304,13 @@ fn other_family(ours: IpAddr) -> SdpRefusal {
     ))
 }
 
+/// The refusal of keys that anybody on the way could read.
+pub fn needs_tls() -> SdpRefusal {
+    impossible(
+        "only encrypted media with keys over TLS is taken here: call over TLS (transport=tls)",
+    )
+}
+
 fn no_codec(local: &Local<'_>) -> SdpRefusal {
     let names: Vec<&str> = local
         .codecs

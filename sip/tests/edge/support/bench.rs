@@ -88,18 +88,12 @@ impl TestEdge {
         Self::trusting(publicly(), manner, max_calls, change).await
     }
 
-    pub async fn trusting(
-        tls: Arc<ClientConfig>,
-        manner: CallBehaviour,
-        max_calls: usize,
-        change: impl FnOnce(&mut SipSettings),
-    ) -> Self {
-        wait_for_turn();
+    pub fn settings(max_calls: usize) -> SipSettings {
         let listen = |transport, host: &str| ListenAddress {
             transport,
             address: SocketAddr::new(host.parse().unwrap(), 0),
         };
-        let mut settings = SipSettings {
+        SipSettings {
             max_calls,
             local_networks: Vec::new(),
             listen: vec![
@@ -113,7 +107,17 @@ impl TestEdge {
             srtp: Srtp::Optional,
             trunks: vec![trunk()],
             nameservers: Vec::new(),
-        };
+        }
+    }
+
+    pub async fn trusting(
+        tls: Arc<ClientConfig>,
+        manner: CallBehaviour,
+        max_calls: usize,
+        change: impl FnOnce(&mut SipSettings),
+    ) -> Self {
+        wait_for_turn();
+        let mut settings = Self::settings(max_calls);
         change(&mut settings);
         let (incoming, calls) = mpsc::channel(64);
         let edge = Edge::start(settings, USER_AGENT, tls, incoming)

@@ -1,0 +1,269 @@
+//! One INVITE of a second leg at one server: built for the route there, answered, acknowledged or cancelled.
+
+use std::sync::Arc;
+
+use tokio::{sync::mpsc, time::timeout};
+
+use super::{
+    DialogMessage, INBOX, MediaSockets, dressed,
+    early_media::UnansweredMedia,
+    invitation::{Invitation, InviteParts},
+    outgoing_leg::{NoLeg, OutgoingLeg},
+    requests::proven,
+    session::SdpSession,
+};
+use crate::{
+    dialog::{Dialog, open_dialogs::DialogRegistration},
+    message::{Method, SipRequest, SipResponse},
+    settings::Credentials,
+    shared::Shared,
+    transactions::GIVEN_UP,
+    transport::Flow,
+};
+
+/// The number of further phones that answer the same call and are hung up. No legitimate proxy forks to more phones.
+const FORKS_MAX: usize = 16;
+
+/// A call to a person at one server. Contact, addresses and media sockets are those for its route.
+#[derive(Debug)]
+pub struct Attempt {
+    pub flow: Flow,
+    pub session: SdpSession,
+    pub early: UnansweredMedia,
+    pub inbox: mpsc::Receiver<DialogMessage>,
+    pub registration: DialogRegistration,
+    pub contact: String,
+    /// With Via.
+    pub invite: SipRequest,
+    pub answers: mpsc::Receiver<SipResponse>,
+    /// A provisional response has come.
+    has_rung: bool,
+}
+
+impl Attempt {
+    /// The dialog of a response, if it names a way back.
+    pub fn dialog(&self, response: &SipResponse) -> Option<Dialog> {
+        Dialog::of_response(&self.invite, &response.headers, self.contact.clone())
+    }
+
+    /// Handles a provisional response.
+    pub async fn rings(&mut self, shared: &Arc<Shared>, response: &SipResponse) {
+        self.has_rung = true;
+        if let Ok(terms) = self.session.accept(&response.body) {
+            let signalling = self.flow.remote.ip();
+            self.early.begin(shared, terms, signalling).await;
+        }
+    }
+
+    /// Sends an INVITE again on this route.
+    pub fn send(&mut self, shared: &Shared, invite: SipRequest) {
+        (self.invite, self.answers) = sent(shared, invite, &self.flow);
+        self.has_rung = false;
+    }
+}
+
+fn sent(
+    shared: &Shared,
+    invite: SipRequest,
+    flow: &Flow,
+) -> (SipRequest, mpsc::Receiver<SipResponse>) {
+    let invite = shared.with_via(invite, flow);
+    let answers = shared.transactions.ask(invite.clone(), flow.clone());
+    (invite, answers)
+}
+
+impl OutgoingLeg {
+    /// Calls the person on this route.
+    ///
+    /// Errors: no port for media is free.
+    pub(super) fn begin(&self, flow: Flow, invitation: &mut Invitation) -> Result<Attempt, NoLeg> {
+        let shared = &self.shared;
+        let sockets = MediaSockets::bind(&shared.settings.rtp_ports, flow.local().ip());
+        let sockets = sockets.map_err(|error| error.to_string())?;
+        let address = shared.media_ip(&flow);
+        let trunk = &self.caller.trunk;
+        let mut session = SdpSession::new(shared, trunk, &flow, address, sockets.port);
+        let contact = shared.contact(&flow);
+        let (inbox, received) = mpsc::channel(INBOX);
+        let peer = flow.remote.ip();
+        let registration = shared.dialogs.list(invitation.key(), inbox, peer);
+        let parts = self.parts(&flow, &contact, &mut session);
+        let (invite, answers) = sent(shared, invitation.next(&self.caller, parts), &flow);
+        Ok(Attempt {
+            session,
+            early: UnansweredMedia::new(sockets, self.hears_early.clone()),
+            inbox: received,
+            registration,
+            contact,
+            invite,
+            answers,
+            has_rung: false,
+            flow,
+        })
+    }
+
+    /// Calls the person once more on the same route, with what the invitation has learnt.
+    pub(super) fn repeat(&self, attempt: &mut Attempt, invitation: &mut Invitation) {
+        let Attempt {
+            flow,
+            contact,
+            session,
+            ..
+        } = &mut *attempt;
+        let parts = self.parts(flow, contact, session);
+        attempt.send(&self.shared, invitation.next(&self.caller, parts));
+    }
+
+    fn parts(&self, flow: &Flow, contact: &str, session: &mut SdpSession) -> InviteParts {
+        let register = self.caller.trunk.register.as_ref();
+        let register = register.filter(|_| self.to.proxy.is_some());
+        InviteParts {
+            contact: contact.to_owned(),
+            own: self.shared.reached_at(flow),
+            route: register.and_then(|register| register.route()),
+            offer: session.offer(),
+        }
+    }
+
+    /// Answers a request that comes before the answer to our INVITE. True for a BYE.
+    pub(super) fn hangs_up_early(&self, contact: &str, message: DialogMessage) -> bool {
+        let DialogMessage::Request(request, reply) = message else {
+            return false;
+        };
+        let (status, phrase) = match request.method {
+            Method::Bye | Method::Options | Method::Info => (200, "OK"),
+            Method::Update if request.body.is_empty() => (200, "OK"),
+            // Our own offer is not answered yet.
+            Method::Update | Method::Invite => (491, "Request Pending"),
+            Method::Prack | Method::Notify => (481, "Call/Transaction Does Not Exist"),
+            _ => (405, "Method Not Allowed"),
+        };
+        let response = reply.response(status, phrase);
+        reply.send(&dressed(&self.shared, contact, response));
+        request.method == Method::Bye
+    }
+
+    /// Acknowledges the answer, and every retransmission of it. Other phones that answer are hung up.
+    pub(super) async fn acknowledge(
+        &self,
+        dialog: &Dialog,
+        flow: &Flow,
+        invite: SipRequest,
+        mut answers: mpsc::Receiver<SipResponse>,
+    ) {
+        let shared = self.shared.clone();
+        let trunk = self.caller.named_by_trunk();
+        let way = match shared.route_within(trunk, dialog, flow) {
+            Ok(route) => shared.open(route).await,
+            Err(error) => Err(error),
+        };
+        let way = way.unwrap_or_else(|_| flow.clone());
+        // The answerer may name any address, and only the trunk gets credentials.
+        let is_to_the_trunk = way.remote.ip() == flow.remote.ip();
+        let ack = dialog.ack(&invite, is_to_the_trunk);
+        let ack = shared.with_via(ack, &way).to_bytes();
+        way.send(&ack);
+        let dialog = dialog.clone();
+        let credentials = self.credentials.clone().filter(|_| is_to_the_trunk);
+        tokio::spawn(async move {
+            let mut others = Vec::new();
+            while let Some(response) = answers.recv().await {
+                let headers = &response.headers;
+                if !(200..300).contains(&response.status) {
+                    continue;
+                }
+                if dialog.is_answered_by(headers) {
+                    way.send(&ack);
+                    continue;
+                }
+                // A proxy forked the call, and a second phone has answered, too (RFC 3261, 13.2.2.4).
+                let tag = headers.tag("To").unwrap_or_default();
+                let is_new = !others.contains(&tag);
+                if is_new && others.len() == FORKS_MAX {
+                    continue;
+                }
+                let contact = dialog.contact.clone();
+                if let Some(other) = Dialog::of_response(&invite, headers, contact) {
+                    let ack = other.ack(&invite, is_to_the_trunk);
+                    let ack = shared.with_via(ack, &way);
+                    way.send(&ack.to_bytes());
+                    if is_new {
+                        others.push(tag);
+                        let (shared, way) = (shared.clone(), way.clone());
+                        tokio::spawn(let_go(shared, other, way, credentials.clone()));
+                    }
+                }
+            }
+        });
+    }
+
+    /// Cancels the INVITE, once it has been received for sure (RFC 3261, 9.1). A call that is answered anyway is hung up.
+    pub(super) async fn give_up(&self, attempt: Attempt) {
+        let Attempt {
+            flow,
+            contact,
+            invite,
+            mut answers,
+            has_rung,
+            // Kept, so that the other side's requests are still answered.
+            registration: _registration,
+            ..
+        } = attempt;
+        let cancel = || self.cancel(&invite, &flow);
+        let mut cancelled = has_rung.then(cancel);
+        let answered = timeout(2 * GIVEN_UP, async {
+            loop {
+                let response = answers.recv().await?;
+                if response.status >= 200 {
+                    return Some(response);
+                }
+                cancelled.get_or_insert_with(cancel);
+            }
+        });
+        let Ok(Some(response)) = answered.await else {
+            return;
+        };
+        if response.status < 300
+            && let Some(dialog) = Dialog::of_response(&invite, &response.headers, contact)
+        {
+            self.acknowledge(&dialog, &flow, invite, answers).await;
+            self.let_go(dialog, flow);
+        }
+    }
+
+    fn cancel(&self, invite: &SipRequest, flow: &Flow) -> mpsc::Receiver<SipResponse> {
+        let mut cancel = SipRequest::new(Method::Cancel, invite.uri.clone());
+        for name in ["Via", "Route", "Max-Forwards", "From", "To", "Call-ID"] {
+            for value in invite.headers.all(name) {
+                cancel.headers.push(name, value);
+            }
+        }
+        let number = invite.headers.cseq().map_or(1, |(number, _)| number);
+        cancel.headers.push("CSeq", &format!("{number} CANCEL"));
+        self.shared.transactions.ask(cancel, flow.clone())
+    }
+
+    pub(super) fn let_go(&self, dialog: Dialog, flow: Flow) {
+        let credentials = self.credentials.clone();
+        tokio::spawn(let_go(self.shared.clone(), dialog, flow, credentials));
+    }
+}
+
+/// Hangs up an unwanted leg, with credentials if challenged.
+async fn let_go(
+    shared: Arc<Shared>,
+    mut dialog: Dialog,
+    flow: Flow,
+    credentials: Option<Credentials>,
+) {
+    let bye = dialog.request(Method::Bye);
+    let mut answers = shared.ask(bye.clone(), &flow);
+    while let Some(response) = answers.recv().await {
+        if let Some(credentials) = &credentials
+            && let Some(again) = proven(&bye, &response, credentials, dialog.local_seq + 1)
+        {
+            let _ = shared.ask(again, &flow);
+            return;
+        }
+    }
+}
