@@ -2,7 +2,7 @@
 
 use std::{io::ErrorKind, net::SocketAddr, time::Duration};
 
-use dikala_sip::settings::{ListenAddress, SipSettings, TlsFiles, Trunk};
+use dikala_sip::settings::{ListenAddress, SipSettings, SipTransport, Srtp, TlsFiles, Trunk};
 use dikala_telephony::{
     USER_AGENT,
     settings::{BridgeSettings, VoiceModel},
@@ -15,7 +15,7 @@ use rustls::{
 };
 use tokio::time::timeout;
 
-use super::{STAND_IN, written};
+use super::{STAND_IN, written, written_as};
 
 /// Longest time for a registrar to answer.
 const REGISTRAR_WITHIN: Duration = Duration::from_secs(5);
@@ -40,6 +40,10 @@ pub async fn checks(settings: &BridgeSettings, has_stand_in: bool) -> Vec<CheckR
         }
     };
     for trunk in &settings.sip.trunks {
+        for (field, address) in trunk_addresses(trunk) {
+            let result = targets(&settings.sip, &trunk.name, field, address).await;
+            found.push(("targets", result));
+        }
         if let Some(result) = registrar(trunk, &settings.sip.nameservers, &trust).await {
             found.push(("registrar", result));
         }
@@ -111,6 +115,49 @@ fn certificate(files: &TlsFiles) -> Result<String, String> {
     }
 }
 
+/// The addresses where requests of a trunk go, with their fields: the outbound proxy stands in for the registrar.
+fn trunk_addresses(trunk: &Trunk) -> impl Iterator<Item = (&'static str, &String)> {
+    let register = trunk
+        .register
+        .as_ref()
+        .map(|register| match &register.proxy {
+            Some(proxy) => ("register.proxy", proxy),
+            None => ("register.registrar", &register.registrar),
+        });
+    let outbound = trunk.outbound.uri.as_ref();
+    register
+        .into_iter()
+        .chain(outbound.map(|uri| ("outbound.uri", uri)))
+}
+
+/// The servers of an address of a trunk, in the order in which they are tried.
+async fn targets(
+    settings: &SipSettings,
+    name: &str,
+    field: &str,
+    address: &str,
+) -> Result<String, String> {
+    match dikala_sip::find_targets(settings, address).await {
+        Ok(found)
+            if settings.srtp == Srtp::Required
+                && !found.iter().any(|one| one.transport == SipTransport::Tls) =>
+        {
+            Err(format!(
+                "trunk {name}: {field}: telephony.sip.srtp is required, and {address} is not reached over TLS; add ;transport=tls"
+            ))
+        }
+        Ok(found) => {
+            let found = found.iter();
+            let found = found.map(|target| written_as(target.transport, target.address));
+            let found: Vec<String> = found.collect();
+            Ok(format!("trunk {name}: {address} is {}", found.join(", ")))
+        }
+        Err(error) => Err(format!(
+            "trunk {name}: {field}: no server of {address} was found ({error}); check the name, and telephony.sip.nameservers"
+        )),
+    }
+}
+
 /// Checks that the registrar of a trunk accepts username and password. Registers nothing.
 async fn registrar(
     trunk: &Trunk,
@@ -146,9 +193,67 @@ async fn voice(model: &VoiceModel, trust: &Trust, has_stand_in: bool) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use dikala_sip::settings::SipTransport;
+    use dikala_sip::settings::{OutboundSettings, RegisterSettings};
 
     use super::*;
+
+    #[test]
+    fn requests_go_to_the_proxy_in_place_of_the_registrar() {
+        let mut trunk = Trunk::default();
+        let named = |trunk: &Trunk| {
+            let all = trunk_addresses(trunk).map(|(field, address)| format!("{field} {address}"));
+            all.collect::<Vec<_>>()
+        };
+        assert!(named(&trunk).is_empty());
+        trunk.register = Some(RegisterSettings {
+            registrar: "sip:ims.example".to_owned(),
+            ..RegisterSettings::default()
+        });
+        trunk.outbound = OutboundSettings {
+            uri: Some("sip:out.example".to_owned()),
+            ..OutboundSettings::default()
+        };
+        let outbound = "outbound.uri sip:out.example";
+        assert_eq!(
+            named(&trunk),
+            ["register.registrar sip:ims.example", outbound]
+        );
+        let register = trunk.register.as_mut().expect("it registers");
+        register.proxy = Some("sip:edge.example".to_owned());
+        assert_eq!(named(&trunk), ["register.proxy sip:edge.example", outbound]);
+    }
+
+    #[tokio::test]
+    async fn servers_are_told_and_without_tls_keys_are_not_exchanged() {
+        let mut settings = SipSettings {
+            max_calls: 1,
+            listen: Vec::new(),
+            public_address: None,
+            local_networks: Vec::new(),
+            tls: None,
+            rtp_ports: 0..=0,
+            codecs: Vec::new(),
+            srtp: Srtp::Optional,
+            trunks: Vec::new(),
+            nameservers: Vec::new(),
+        };
+        for (srtp, address, expected) in [
+            (Srtp::Optional, "sip:192.0.2.1", "udp://192.0.2.1:5060"),
+            (Srtp::Required, "sip:192.0.2.1", "add ;transport=tls"),
+            (Srtp::Required, "sips:192.0.2.1", "tls://192.0.2.1:5061"),
+            (Srtp::Optional, "sip:nobody.invalid:5060", "no server of"),
+        ] {
+            settings.srtp = srtp;
+            let told = targets(&settings, "jkt", "outbound.uri", address).await;
+            let is_well = expected.contains("://");
+            assert_eq!(told.is_ok(), is_well, "{address}");
+            let told = told.unwrap_or_else(|fault| fault);
+            assert!(
+                told.starts_with("trunk jkt: ") && told.contains(expected),
+                "{told}"
+            );
+        }
+    }
 
     #[tokio::test]
     async fn both_families_on_one_port_are_free_for_the_bridge_and_the_same_twice_is_not() {

@@ -132,12 +132,16 @@ pub fn distribution(times: DurationCounts) -> Distribution {
 }
 
 fn written(listen: ListenAddress) -> String {
-    let transport = match listen.transport {
+    written_as(listen.transport, listen.address)
+}
+
+fn written_as(transport: SipTransport, address: SocketAddr) -> String {
+    let transport = match transport {
         SipTransport::Udp => "udp",
         SipTransport::Tcp => "tcp",
         SipTransport::Tls => "tls",
     };
-    format!("{transport}://{}", listen.address)
+    format!("{transport}://{address}")
 }
 
 /// Replaces the unspecified address by the loopback address.

@@ -422,14 +422,14 @@ fn check_tries_what_the_bridge_needs() {
     let media = even_port();
     let first = media.local_addr().unwrap().port();
     let file = installation.log().with_file_name("bridge.toml");
+    let registrar = free_port();
     let keys = format!(
         "[telephony]\nenabled = true\n[telephony.sip]\nlisten = [\"udp://127.0.0.1:{port}\", \"tls://127.0.0.1:0\"]\n\
          tls_certificate_file = \"/nowhere.pem\"\ntls_key_file = \"/nowhere.key\"\n\
          rtp_ports = \"{first}-{}\"\n[telephony.voice]\nmodel = \"scripted\"\n\
          [[telephony.sip.trunks]]\nname = \"jkt\"\n\
-         register = {{ registrar = \"sip:127.0.0.1:{}\", username = \"u\", password = \"hush\" }}\n",
+         register = {{ registrar = \"sip:127.0.0.1:{registrar}\", username = \"u\", password = \"hush\" }}\n",
         first + 1,
-        free_port()
     );
     std::fs::write(&file, keys).unwrap();
     installation.set("config", &file.display().to_string());
@@ -454,5 +454,8 @@ fn check_tries_what_the_bridge_needs() {
         assert!(!is_well && detail.contains(&expected), "{name}: {detail}");
     }
     assert!(found("voice").0);
+    let (is_well, detail) = found("targets");
+    let targets = format!("trunk jkt: sip:127.0.0.1:{registrar} is udp://127.0.0.1:{registrar}");
+    assert!(is_well && detail.contains(&targets), "{detail}");
     assert!(!finished.stdout.contains("hush"));
 }
