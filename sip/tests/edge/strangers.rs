@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use dikala_sip::settings::{SipTransport, Trunk};
+use dikala_sip::{
+    leg::LegEvent,
+    settings::{SipTransport, Trunk},
+};
 use rstest::rstest;
 use tokio::{
     net::{TcpSocket, UdpSocket},
@@ -10,7 +13,7 @@ use tokio::{
 };
 
 use crate::support::{
-    CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, header, offer, trunk,
+    CallBehaviour, PATIENCE, PhoneMedia, ScriptedPhone, TestEdge, eventually, header, offer, trunk,
 };
 
 async fn of_users() -> TestEdge {
@@ -263,6 +266,70 @@ async fn ringing_that_is_acknowledged_late_needs_a_free_line() {
     late.ask("PRACK", &rack, "").await;
     late.expect("SIP/2.0 200").await;
     late.expect("SIP/2.0 503").await;
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_acknowledged_late_needs_a_free_line() {
+    let bench = TestEdge::with(CallBehaviour::Echo, 1, |_| ()).await;
+    let (_, mut late) = invited("127.0.0.2", &bench).await;
+    eventually("its line is free", || bench.edge.statistics().calls == 0).await;
+    let (status, mut phone) = invited("127.0.0.3", &bench).await;
+    assert_eq!(status, 200);
+    phone.acknowledge("").await;
+    late.acknowledge("").await;
+    let bye = late.expect("BYE ").await;
+    let reason = header(&bye, "Reason").unwrap();
+    assert!(reason.contains("all lines are taken"), "{reason}");
+    late.answer(&bye, "200 OK").await;
+    phone.hang_up().await;
+}
+
+/// One more ends the oldest, of whose peer nothing was heard since.
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_calls_of_a_trunk_wait_for_an_acknowledgement() {
+    let bench = TestEdge::with(CallBehaviour::Echo, 20, |_| ()).await;
+    let mut forged = Vec::new();
+    for _ in 0..10 {
+        forged.push(invited("127.0.0.2", &bench).await.1);
+    }
+    eventually("the lines are free", || bench.edge.statistics().calls == 0).await;
+    let over = || bench.calls().iter().filter(|call| call.over).count();
+    assert_eq!(over(), 0);
+    let (_, _phone) = invited("127.0.0.3", &bench).await;
+    eventually("one has ended", || over() == 1).await;
+    let mut ended = 0;
+    for phone in &mut forged {
+        while let Some(heard) = phone.hears(Duration::from_millis(50)).await {
+            ended += usize::from(heard.starts_with("BYE "));
+        }
+    }
+    assert_eq!((ended, over()), (1, 1));
+}
+
+/// Some phones acknowledge late, but speak at once. Media from elsewhere proves nothing, even if the SDP names its source: a forged
+/// INVITE may name an address of the forger.
+#[tokio::test(flavor = "multi_thread")]
+async fn media_from_the_signallings_address_begins_a_call_before_its_ack() {
+    let bench = TestEdge::new(CallBehaviour::Tone).await;
+    let mut sound = PhoneMedia::new().await;
+    let mut named = PhoneMedia::at("127.0.0.66").await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let sdp = offer(named.port())
+        .replace("c=IN IP4 127.0.0.1", "c=IN IP4 127.0.0.66")
+        .replace("RTP/AVP 0 8 101", "RTP/AVP 8 101");
+    let invite = phone.request("INVITE", "", &sdp);
+    phone.send(&invite).await;
+    let answer = phone.answered("SIP/2.0 200").await;
+    for _ in 0..10 {
+        named.send(&answer).await;
+    }
+    // The answer was retransmitted, so the packets have been read by now.
+    phone.answered("SIP/2.0 200").await;
+    assert!(!bench.saw(&LegEvent::Answered), "a stranger began it");
+    sound.echoes(&answer).await;
+    eventually("it has begun", || bench.saw(&LegEvent::Answered)).await;
+    phone.acknowledge("").await;
     phone.hang_up().await;
 }
 

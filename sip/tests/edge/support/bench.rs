@@ -29,7 +29,8 @@ pub enum CallBehaviour {
     Reject(CallRefusal),
     /// Answers and hangs up once the call is established.
     HangUp,
-    /// Answers and transfers the caller; cancels that if the caller presses `*`.
+    /// Answers and transfers the caller; cancels that if the caller presses `*`, and flushes afterwards: [`LegEvent::Flushed`]
+    /// shows that it is cancelled.
     Transfer(String),
 }
 
@@ -95,12 +96,12 @@ impl TestEdge {
         };
         SipSettings {
             max_calls,
-            local_networks: Vec::new(),
             listen: vec![
                 listen(SipTransport::Udp, "127.0.0.1"),
                 listen(SipTransport::Tcp, "127.0.0.1"),
             ],
             public_address: None,
+            local_networks: Vec::new(),
             tls: None,
             rtp_ports: 20_000..=31_999,
             codecs: vec![Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu],
@@ -268,7 +269,7 @@ async fn one(
                 _ => {}
             },
             LegEvent::Key('*') if matches!(manner, CallBehaviour::Transfer(_)) => {
-                to(vec![Order::CancelTransfer]).await;
+                to(vec![Order::CancelTransfer, Order::Flush]).await;
             }
             _ => {}
         }
