@@ -14,13 +14,18 @@ pub struct MemoryLine {
 impl MemoryLine {
     /// Calls this number.
     pub async fn dial(calls: &CallTasks, did: &str, id: &str) -> Self {
+        Self::dial_one_of(calls, &[did], id).await
+    }
+
+    /// Calls the first of these numbers that somebody has.
+    pub async fn dial_one_of(calls: &CallTasks, dids: &[&str], id: &str) -> Self {
         let (orders, ordered) = mpsc::channel(64);
         let (speech, said) = mpsc::channel(256);
         let (events, happened) = mpsc::channel(256);
         tokio::spawn(play(said, events.clone()));
         let incoming = OfferedCall {
             id: id.to_owned(),
-            dids: vec![did.to_owned()],
+            dids: dids.iter().map(|did| (*did).to_owned()).collect(),
             caller: "+6281234567890".to_owned(),
             trunk: "memory".to_owned(),
             sip_call_id: id.to_owned(),
@@ -44,11 +49,14 @@ impl MemoryLine {
         order.expect("an order comes").expect("the call goes on")
     }
 
-    /// Waits for the answer and acknowledges it.
-    pub async fn answered(&mut self) {
+    /// Waits for the answer and acknowledges it. Returns the called number that counts.
+    pub async fn answered(&mut self) -> String {
         assert_eq!(self.next().await, Order::Ring);
-        assert!(matches!(self.next().await, Order::Answer { .. }));
+        let Order::Answer { did } = self.next().await else {
+            panic!("no answer");
+        };
         self.events.send(LegEvent::Answered).await.unwrap();
+        did
     }
 
     pub async fn refused(mut self) -> CallRefusal {

@@ -178,6 +178,20 @@ async fn a_call_outlives_the_service() {
     world.assert_ledger_is_exact();
 }
 
+/// The Request-URI of a registered trunk may have an account that looks like a number.
+#[actix_web::test]
+async fn the_first_called_number_that_a_tenant_has_counts() {
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let calls = calls(&world);
+    let did = &world.tenant.did;
+    let numbers = ["+62123456", did, "+6299999999"];
+    let mut caller = MemoryLine::dial_one_of(&calls, &numbers, "sip-8").await;
+    assert_eq!(&caller.answered().await, did);
+    let listed = world.tenant.calls().await;
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(&listed[0]["calleeNumber"], did);
+}
+
 #[actix_web::test]
 async fn who_cannot_be_served_hears_why() {
     let world = world!(Sqlite, WorldSetup::new().minutes(0));
