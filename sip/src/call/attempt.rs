@@ -205,7 +205,7 @@ impl OutgoingLeg {
             invite,
             mut answers,
             has_rung,
-            // Kept, so that the other side's requests are still answered.
+            // Kept, so that a call with the same ids is not taken meanwhile.
             registration: _registration,
             ..
         } = attempt;

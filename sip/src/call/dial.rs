@@ -11,7 +11,7 @@ use super::{
     attempt::Attempt,
     invitation::Invitation,
     outbound,
-    outgoing_leg::{NoLeg, OutgoingLeg},
+    outgoing_leg::{NoLeg, OutgoingLeg, RedirectingServer, is_ours},
     session_timer,
 };
 use crate::{
@@ -198,13 +198,23 @@ impl OutgoingLeg {
         if !self.shared.settings.srtp.admits(flow.transport) {
             return Err(NEEDS_TLS.into());
         }
+        self.call_at(flow, invitation)
+    }
+
+    /// Sends the INVITE to this server. One that the operator configured gets the trunk's credentials, and so does a registrar of
+    /// the trunk. A server that a redirection named gets them only if it sent the redirection itself.
+    fn call_at(&mut self, flow: Flow, invitation: &mut Invitation) -> Result<Attempt, NoLeg> {
         let ip = flow.remote.ip();
+        let is_ours = is_ours(
+            ip,
+            self.to.is_configured,
+            self.caller.outbound,
+            self.redirected_by,
+        );
         let trunk = &self.caller.trunk;
-        let may_know = self.to.is_configured
-            || self.caller.outbound == Some(ip)
-            || self.shared.registrars.is_of(trunk, ip);
+        let may_know = is_ours || self.shared.registrars.is_of(trunk, ip);
         self.credentials = outbound::credentials(trunk).filter(|_| may_know).cloned();
-        self.caller.outbound = self.to.is_configured.then_some(ip);
+        self.caller.outbound = (self.to.is_configured && is_ours).then_some(ip);
         self.begin(flow, invitation)
     }
 
@@ -231,11 +241,9 @@ impl OutgoingLeg {
         let Ok(flow) = self.flow(Some(before.flow.clone())).await else {
             return Err(otherwise);
         };
-        let configured = self.caller.outbound;
-        self.caller.outbound = configured.map(|_| flow.remote.ip());
         // Its registration has the same key.
         drop(before);
-        self.begin(flow, invitation)
+        self.call_at(flow, invitation)
     }
 
     /// Another try after a refusal.
@@ -284,12 +292,13 @@ impl OutgoingLeg {
         let before = attempt.flow.clone();
         self.targets = self.shared.targets_named(trunk, &to, &before).await;
         self.host = to.host;
+        self.redirected_by = Some(RedirectingServer {
+            ip: before.remote.ip(),
+            is_ours: self.credentials.is_some(),
+        });
         let flow = self.flow(Some(before)).await?;
-        if flow.remote.ip() != attempt.flow.remote.ip() {
-            self.credentials = None;
-        }
         drop(attempt);
-        self.begin(flow, invitation)
+        self.call_at(flow, invitation)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    net::IpAddr,
     sync::{Arc, atomic::AtomicU64},
 };
 
@@ -29,6 +30,14 @@ pub struct LegDestination {
     pub is_configured: bool,
 }
 
+/// A server that sent a redirection.
+#[derive(Debug, Clone, Copy)]
+pub struct RedirectingServer {
+    pub ip: IpAddr,
+    /// It had the trunk's credentials.
+    pub is_ours: bool,
+}
+
 /// A second leg.
 #[derive(Debug)]
 pub struct OutgoingLeg {
@@ -40,6 +49,8 @@ pub struct OutgoingLeg {
     pub targets: VecDeque<SipTarget>,
     /// Credentials at the trunk.
     pub credentials: Option<Credentials>,
+    /// Set after a redirection: the server that sent it.
+    pub redirected_by: Option<RedirectingServer>,
     /// The caller's media, which plays early media.
     pub hears_early: Option<mpsc::WeakSender<Control>>,
 }
@@ -88,10 +99,52 @@ impl OutgoingLeg {
             host: place.host.clone(),
             targets: VecDeque::new(),
             credentials: None,
+            redirected_by: None,
             shared,
             caller,
             to,
             hears_early,
+        }
+    }
+}
+
+/// True if a server is the operator's choice: the settings name it, or it is where the caller's own call came from. After a
+/// redirection, which may come from the called phone, it is only the server that sent it.
+pub fn is_ours(
+    ip: IpAddr,
+    is_configured: bool,
+    outbound: Option<IpAddr>,
+    redirected_by: Option<RedirectingServer>,
+) -> bool {
+    match redirected_by {
+        None => is_configured || outbound == Some(ip),
+        Some(by) => by.is_ours && by.ip == ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IpAddr, RedirectingServer, is_ours};
+
+    #[test]
+    fn servers_of_a_redirection_are_not_ours() {
+        let [trunk, other] = [1, 2].map(|last| IpAddr::from([198, 51, 100, last]));
+        let by = |is_ours| Some(RedirectingServer { ip: trunk, is_ours });
+        for (ip, is_configured, outbound, redirected_by, expected) in [
+            (trunk, true, None, None, true),
+            (other, true, None, None, true),
+            (trunk, false, Some(trunk), None, true),
+            (other, false, Some(trunk), None, false),
+            (trunk, true, Some(trunk), by(true), true),
+            (other, true, Some(trunk), by(true), false),
+            (other, true, Some(other), by(true), false),
+            (trunk, true, Some(trunk), by(false), false),
+        ] {
+            let found = is_ours(ip, is_configured, outbound, redirected_by);
+            assert_eq!(
+                found, expected,
+                "{ip} {is_configured} {outbound:?} {redirected_by:?}"
+            );
         }
     }
 }

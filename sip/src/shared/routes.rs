@@ -16,6 +16,9 @@ use crate::{
     transport::{Flow, connect},
 };
 
+/// Servers of an address that a trunk names, at most: the name may be a called phone's.
+const NAMED_MAX: usize = 3;
+
 /// The route of a request inside a dialog.
 #[derive(Debug)]
 pub enum DialogRoute {
@@ -126,6 +129,7 @@ impl Shared {
     ) -> VecDeque<SipTarget> {
         let mut found = self.targets(uri, Some(known)).await.unwrap_or_default();
         found.retain(|target| self.may_be_named(trunk, target.address.ip(), known));
+        found.truncate(NAMED_MAX);
         if found.is_empty() {
             let (transport, address) = match known.is_reliable() {
                 false => (known.transport, known.remote),
