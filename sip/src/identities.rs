@@ -8,6 +8,8 @@ use crate::{
 
 /// Called numbers of an INVITE that are tried, at most. Each costs a question to the call service.
 const FOUND_MAX: usize = 4;
+/// Headers with the caller's number.
+const CALLERS: [&str; 3] = ["From", "P-Asserted-Identity", "P-Preferred-Identity"];
 /// Headers with the called number, in order of preference, for a Request-URI without it.
 const CALLED: [&str; 3] = ["P-Called-Party-ID", "To", "Diversion"];
 
@@ -31,6 +33,12 @@ pub fn called_numbers(request: &SipRequest, trunk: &Trunk) -> Result<Vec<String>
     let account = register.map(RegisterSettings::account);
     let of_uri = std::iter::once((request.uri.user.clone(), false));
     let named = CALLED.iter().flat_map(|name| users(request, name));
+    let callers: Vec<String> = CALLERS
+        .iter()
+        .flat_map(|name| users(request, name))
+        .collect();
+    // A call to a person has the called number there, and may come back to us: it must not call that number again.
+    let named = named.filter(|user| !callers.contains(user));
     let (mut found, mut missing) = (Vec::new(), NoCalledNumber::None);
     for (user, may_be_account) in of_uri.chain(named.map(|user| (user, true))) {
         let user = user.split(';').next().unwrap_or_default();
@@ -150,6 +158,17 @@ mod tests {
             ("654321", &[to], found(did)),
             ("654321", &[account], Err(NoCalledNumber::None)),
             ("%2B622150001000", &[], found(did)),
+            // A call to a person that comes back.
+            (
+                "ayu",
+                &[diverted, ("P-Preferred-Identity", "<sip:+622150001000@us>")],
+                Err(NoCalledNumber::None),
+            ),
+            (
+                "ayu",
+                &[diverted, ("From", "<sip:+622150001000@us>;tag=a")],
+                Err(NoCalledNumber::None),
+            ),
         ];
         for (user, headers, expected) in table {
             let number = called_numbers(&invite(user, headers), &registered("123456"));
