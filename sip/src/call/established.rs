@@ -163,6 +163,8 @@ impl Call {
                 self.cancel_transfer().await;
                 return None;
             }
+            // The agent's playback. A joined call has none.
+            Some(Order::Pause | Order::Continue | Order::Flush) if self.is_joined() => return None,
             Some(Order::Pause) => Control::Pause,
             Some(Order::Continue) => Control::Continue,
             Some(Order::Flush) => Control::Flush,

@@ -39,27 +39,35 @@ pub fn ends() -> (LegEnds, FirstLeg) {
     (theirs, ours)
 }
 
-/// Passes audio until a leg ends. Returns the reason. Dropping the future drops the second leg, which hangs it up.
+/// Why two legs are joined no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parting {
+    PersonLeft,
+    /// No media comes from the caller.
+    CallersMediaLost,
+}
+
+/// Passes audio until a leg ends. Dropping the future drops the second leg, which hangs it up.
 pub async fn join(
     mut first: FirstLeg,
     mut second: Leg,
     mut announcements: mpsc::Receiver<Vec<i16>>,
-) -> &'static str {
+) -> Parting {
     let (mut up, mut down) = (Resampler::from_16_to_24(), Resampler::from_16_to_24());
     loop {
-        let goes_on = tokio::select! {
-            event = first.events.recv() => pass(event, &mut up, &second.speech),
-            event = second.events.recv() => pass(event, &mut down, &first.speech),
+        tokio::select! {
+            event = first.events.recv() => if !pass(event, &mut up, &second.speech) {
+                return Parting::CallersMediaLost;
+            },
+            event = second.events.recv() => if !pass(event, &mut down, &first.speech) {
+                return Parting::PersonLeft;
+            },
             Some(samples) = announcements.recv() => {
                 for speech in [&first.speech, &second.speech] {
                     // A leg that reads nothing is about to end.
                     let _ = speech.try_send(Speech::Audio(samples.clone()));
                 }
-                true
             }
-        };
-        if !goes_on {
-            return "the other side hung up";
         }
     }
 }

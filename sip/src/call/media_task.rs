@@ -294,8 +294,8 @@ impl MediaTask {
         !matches!(told, Some(Err(TrySendError::Full(_))))
     }
 
-    /// Reports events; false if nobody reads the leg. A closed channel is no reason to stop: the media of a joined
-    /// call gets new channels soon after its first reader has ended.
+    /// Reports events; false if nobody reads the leg. A closed channel is no reason to stop: the call's task
+    /// ends the media.
     fn report_events(&mut self, heard: &mut Vec<StreamEvent>) -> bool {
         for heard in heard.drain(..) {
             let event = match heard {

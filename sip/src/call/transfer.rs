@@ -11,7 +11,7 @@ use tokio::{
 use super::{
     Call, CallParties, Control,
     dial::not_taken,
-    join::{ends, join},
+    join::{Parting, ends, join},
     outbound,
     outgoing_leg::{LegDestination, OutgoingLeg},
 };
@@ -57,7 +57,7 @@ pub enum CallTransfer {
 /// Two joined legs; dropping this parts them.
 #[derive(Debug)]
 pub struct JoinedLegs {
-    task: JoinHandle<&'static str>,
+    task: JoinHandle<Parting>,
     announcements: mpsc::Sender<Vec<i16>>,
     /// Counts in the edge's statistics.
     _counted: Arc<()>,
@@ -73,8 +73,7 @@ pub enum TransferStep {
     Referred(Option<SipResponse>),
     Late,
     Dialled(Result<Leg, String>),
-    /// The legs are parted, for this reason.
-    Parted(&'static str),
+    Parted(Parting),
 }
 
 impl CallTransfer {
@@ -106,7 +105,7 @@ pub async fn next(transfer: &mut Option<CallTransfer>) -> TransferStep {
         }
         Some(CallTransfer::Joined(joined)) => {
             let why = (&mut joined.task).await;
-            TransferStep::Parted(why.unwrap_or("the other leg is gone"))
+            TransferStep::Parted(why.unwrap_or(Parting::PersonLeft))
         }
     }
 }
@@ -253,9 +252,13 @@ impl Call {
                 self.direct(Control::Ring(false)).await;
                 self.not_transferred(&why);
             }
-            TransferStep::Parted(why) => {
+            TransferStep::Parted(Parting::PersonLeft) => {
                 self.notify(LegEvent::Parted);
-                return Some(why.to_owned());
+                return Some("the other side hung up".to_owned());
+            }
+            TransferStep::Parted(Parting::CallersMediaLost) => {
+                self.notify(LegEvent::MediaLost);
+                return Some("no media comes any more".to_owned());
             }
         }
         None
@@ -278,6 +281,10 @@ impl Call {
             _counted: self.shared.joined.clone(),
         }));
         self.notify(LegEvent::Joined { to });
+    }
+
+    pub(super) fn is_joined(&self) -> bool {
+        matches!(self.transfer, Some(CallTransfer::Joined(_)))
     }
 
     /// Plays samples to both joined legs.

@@ -76,6 +76,14 @@ impl MachineState {
         })
     }
 
+    /// The minutes until a person was joined, or to the end.
+    pub(crate) fn minutes_with_agent(&self, ending: &CallEnding) -> i64 {
+        let until = self.joined_at.unwrap_or(ending.at);
+        self.answered_at().map_or(0, |answered_at| {
+            Minutes::for_talk(until.whole_seconds_since(answered_at)).get()
+        })
+    }
+
     /// The request that must precede the settlement of an ending. `None` if its minutes are granted, or were refused.
     /// `refusals` counts consecutive refusals for this ending. The first may repeat a lost answer to an earlier request; the
     /// second cannot.

@@ -179,11 +179,18 @@ impl MachineState {
         match self.phase {
             _ if self.joined_at.is_some() => Ok(Step::Repeat),
             Phase::Answered { .. } => {
+                // The agent had left before it was cut off, and the report comes late.
+                let is_moot = |cut: &PendingHangup| {
+                    cut.reason == HangupReason::MaxDuration && at < cut.due_at
+                };
                 let at = self.bounded(at, now);
                 Ok(Step::Joined(Box::new(Self {
                     joined_at: Some(at),
                     last_change_at: at,
                     seen_at: now,
+                    hangup: self.hangup.clone().filter(|hangup| !is_moot(hangup)),
+                    // Nobody but the agent has heard a warning.
+                    warned: None,
                     transfer: None,
                     transfer_id: None,
                     ..self.clone()

@@ -363,6 +363,11 @@ fn a_person_joins_an_answered_call_once() {
     };
     let call = joined(&wanted, 30);
     assert_eq!(call.joined_at, Some(at));
+    let warned = MachineState {
+        warned: Some(HangupReason::CreditsExhausted),
+        ..wanted.clone()
+    };
+    assert_eq!(joined(&warned, 30).warned, None, "both have to hear it");
     assert_eq!(
         (&call.transfer, call.transfer_id),
         (&None, None),
@@ -433,6 +438,14 @@ fn a_cut_that_was_due_before_the_joining_stays() {
         }),
         ..call
     };
+    let in_time = cut.join(after(50), after(71));
+    let Ok(Step::Joined(in_time)) = in_time else {
+        panic!("{in_time:?}");
+    };
+    assert_eq!(
+        (&in_time.hangup, in_time.joined_at),
+        (&None, Some(after(50)))
+    );
     let late = joined(&cut, 71);
     assert_eq!(late.joined_at, Some(after(60)));
     let Some(DueAction::End(end)) = late.due(after(80), after(80), &RULES) else {

@@ -38,6 +38,7 @@ pub(in crate::calls) async fn end(
         minutes: call.state.minutes(&ending),
     };
     let rate = call.deps.ai_cost_idr_per_minute;
+    let with_agent = call.state.minutes_with_agent(&ending);
     let unsettled = Arc::new(UnsettledEnding {
         row: call::Model {
             failure_detail: detail,
@@ -46,7 +47,7 @@ pub(in crate::calls) async fn end(
         },
         ending: ending.clone(),
         ai_cost: move |settled: Settlement| {
-            ai_cost_idr.unwrap_or_else(|| settled.minutes.saturating_mul(rate))
+            ai_cost_idr.unwrap_or_else(|| settled.minutes.min(with_agent).saturating_mul(rate))
         },
     });
     let (then, was) = (Arc::clone(&unsettled), call.row.status);

@@ -48,8 +48,12 @@ impl CallMachine {
             self.phase,
             Phase::Talking | Phase::Leaving(_) | Phase::Joined(_)
         );
+        let stops_at = self.stops_at.unwrap_or(u64::MAX);
         let wait = match &mut self.phase {
-            Phase::Joined(joined) => joined.summary.take(),
+            Phase::Joined(joined) => joined.summary.take().map(|wait| SummaryWait {
+                until: wait.until.min(stops_at),
+                latest: wait.latest.min(stops_at),
+            }),
             _ => self.ask_for_summary(now, out),
         };
         let end = match self.rules.prices {
@@ -121,7 +125,7 @@ impl CallMachine {
         }
         if let Phase::Joined(joined) = &mut self.phase {
             joined.summary = None;
-            self.close_voice_of_joined(out);
+            self.agent_has_left(now, out);
         }
         self.close(out);
     }

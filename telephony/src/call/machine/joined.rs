@@ -42,13 +42,18 @@ impl CallMachine {
             summary: self.ask_for_summary(now, out),
             ending: None,
         }));
-        self.close_voice_of_joined(out);
+        self.agent_has_left(now, out);
     }
 
-    /// Closes the voice session, unless its summary is still awaited.
-    pub(super) fn close_voice_of_joined(&mut self, out: &mut Vec<MachineEffect>) {
+    /// Closes the voice session and reports the transcript, unless a summary is still awaited.
+    pub(super) fn agent_has_left(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         if matches!(&self.phase, Phase::Joined(joined) if joined.summary.is_none()) {
             self.close_voice(out);
+            if let Some(keys) = self.keys.take() {
+                self.transcribe_keys(&keys, now);
+            }
+            let transcript = self.transcript.close(self.summary.take());
+            out.extend(transcript.map(|message| MachineEffect::Service(message, now.at)));
         }
     }
 
@@ -61,10 +66,12 @@ impl CallMachine {
         let Phase::Joined(joined) = &mut self.phase else {
             return;
         };
-        if joined.ending.is_none() {
-            out.push(MachineEffect::Leg(Order::Announce(samples)));
-            joined.ending = Some((until, end));
+        if let Some((before, _)) = &mut joined.ending {
+            *before = until.min(*before);
+            return;
         }
+        out.push(MachineEffect::Leg(Order::Announce(samples)));
+        joined.ending = Some((until, end));
     }
 
     pub(super) fn joined_due(&self, joined: &JoinedCall) -> Option<u64> {
@@ -84,7 +91,7 @@ impl CallMachine {
         joined.summary.take_if(|wait| wait.until <= now.ms);
         let ended = joined.ending.take_if(|(until, _)| *until <= now.ms);
         let is_lost = joined.ending.is_none() && lost_at.is_some_and(|at| at <= now.ms);
-        self.close_voice_of_joined(out);
+        self.agent_has_left(now, out);
         match ended {
             Some((_, end)) => self.end(end, now, out),
             None if is_lost => self.leave_joined(self.service_lost(), now, out),

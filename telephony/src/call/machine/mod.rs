@@ -1,8 +1,7 @@
 //! The state machine of a call. Pure: an input and the time give effects, and the next deadline.
 //!
-//! Phases: the service decides, the call is answered, the caller and the agent talk, the call is left; perhaps the caller is joined
-//! to a person before. Every call reports its end
-//! to the service exactly once, and its transcript after that.
+//! Phases: the service decides, the call is answered, caller and agent talk, perhaps the caller is joined to a person, the call is
+//! left. Every call reports its end to the service exactly once, and its transcript once: after the end, or when the agent has left.
 
 mod closing;
 mod cost;
@@ -408,6 +407,8 @@ impl CallMachine {
                 let end = End::hangup(reason, HangupInitiator::Bridge, ended_because(reason));
                 match self.phase {
                     Phase::Talking | Phase::Leaving(_) => self.leave_soon(end, now, out),
+                    // That of the agent. The service learns of the joining, and takes it back.
+                    Phase::Joined(_) if reason == HangupReason::MaxDuration => {}
                     Phase::Asking { .. } => {
                         let refusal = refusal::refused(reason);
                         self.reject(refusal, Some(reason), now, out);

@@ -154,7 +154,10 @@ impl CallMachine {
                 self.leave_with_a_sentence(end, now, out);
             }
             Phase::Leaving(leaving) => leaving.has_spoken(now.ms),
-            Phase::Joined(joined) => joined.summary = None,
+            Phase::Joined(joined) => {
+                joined.summary = None;
+                self.agent_has_left(now, out);
+            }
             Phase::Closing(_) => self.close(out),
             Phase::Asking { .. } | Phase::Answering { .. } | Phase::Over => {}
         }

@@ -39,12 +39,17 @@ fn the_service_learns_of_it_and_the_voice_leaves_with_a_summary() {
     let summary = VoiceEvent::Summary("About a cake.".to_owned());
     assert!(!closes_voice(&call.on(MachineInput::Voice(summary))));
     call.on(usage(1, 0));
-    assert!(closes_voice(&call.wait(300)));
+    let effects = call.wait(300);
+    assert!(closes_voice(&effects));
+    let said = told(&effects);
+    assert!(
+        said.len() == 1 && said[0].ends_with("About a cake."),
+        "{said:?}"
+    );
     // An hour later the caller hangs up.
     assert!(call.wait(3_600_000).is_empty());
     let told = told(&call.on(MachineInput::Leg(LegEvent::HungUp)));
-    assert_eq!(told[0], "hangup transferred caller 1 at 3600300");
-    assert!(told[1].ends_with("About a cake."), "{told:?}");
+    assert_eq!(told, ["hangup transferred caller 1 at 3600300"]);
     assert!(call.machine.is_over());
 }
 
@@ -64,10 +69,14 @@ fn the_agents_tool_call_is_answered() {
 fn without_a_summary_in_time_the_voice_is_closed() {
     let (mut call, _) = joined();
     assert!(!closes_voice(&call.wait(999)));
-    assert!(closes_voice(&call.wait(1)));
+    let effects = call.wait(1);
+    assert!(closes_voice(&effects));
+    assert!(
+        told(&effects)[0].starts_with("transcript agent: Hello"),
+        "{effects:?}"
+    );
     let ended = told(&call.on(MachineInput::Leg(LegEvent::Parted)));
-    assert_eq!(ended[0], "hangup transferred bridge 0 at 1000");
-    assert!(ended[1].starts_with("transcript agent: Hello"), "{ended:?}");
+    assert_eq!(ended, ["hangup transferred bridge 0 at 1000"]);
     // The caller hangs up while the summary is awaited.
     let (mut call, _) = joined();
     assert!(told(&call.on(MachineInput::Leg(LegEvent::HungUp))).is_empty());
@@ -101,6 +110,18 @@ fn it_ends_from_outside_at_once_and_both_hear_a_warning() {
 }
 
 #[test]
+fn the_agents_longest_duration_ends_no_joined_call_and_lost_media_does() {
+    let mut call = joined_and_summed_up();
+    assert!(call.on(hangup(HangupReason::MaxDuration)).is_empty());
+    let effects = call.on(MachineInput::Leg(LegEvent::MediaLost));
+    assert!(hung_up(&effects));
+    assert!(
+        told(&effects)[0].starts_with("hangup media_lost bridge"),
+        "{effects:?}"
+    );
+}
+
+#[test]
 fn a_joined_caller_is_transferred_no_more() {
     let mut call = joined_and_summed_up();
     let transfer = CommandKind::Transfer { to: person() };
@@ -125,6 +146,12 @@ fn both_are_told_before_the_bridge_stops_or_when_the_service_is_lost() {
     let mut call = joined_and_summed_up();
     announced(&call.on(MachineInput::Stop { within_ms: 300 }));
     assert!(hung_up(&call.wait(300)));
+    // The bridge stops while both hear that the service is lost.
+    let mut call = joined_and_summed_up();
+    call.on(MachineInput::ServiceStands(false));
+    announced(&call.wait(30_000));
+    assert!(call.on(MachineInput::Stop { within_ms: 100 }).is_empty());
+    assert!(hung_up(&call.wait(100)));
     // The service is away for too long.
     let mut call = joined_and_summed_up();
     call.on(MachineInput::ServiceStands(false));
