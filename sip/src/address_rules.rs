@@ -64,7 +64,7 @@ pub fn may_hear(ip: IpAddr, source: IpAddr, trunks: &[Trunk]) -> bool {
     !is_of_this_link(ip)
         || ip == source
         || (ip.is_loopback() && source.is_loopback())
-        || trunks::by_address(trunks, ip).is_some()
+        || trunks::has_address(trunks, ip)
 }
 
 #[cfg(test)]

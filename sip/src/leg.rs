@@ -27,7 +27,27 @@ pub struct OfferedCall {
     pub user_agent: Option<String>,
     /// The name of the agreed codec; `None` if the INVITE had no offer.
     pub codec: Option<&'static str>,
+    pub channel: OfferedChannel,
     pub leg: Leg,
+}
+
+/// The network that the caller uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum OfferedChannel {
+    #[default]
+    Telephone,
+    WhatsApp(WhatsAppDetails),
+}
+
+/// The headers of Meta in an INVITE from WhatsApp, where they are present; each at most 512 characters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WhatsAppDetails {
+    /// WhatsApp's id of the call, `wacid.…`.
+    pub call_id: Option<String>,
+    /// The payload of the call button that was pressed.
+    pub cta_payload: Option<String>,
+    /// The payload of the link that was followed.
+    pub deeplink_payload: Option<String>,
 }
 
 /// The channels of one phone. Dropping `orders` hangs up.

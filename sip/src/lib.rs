@@ -29,6 +29,7 @@ pub mod statistics;
 mod transactions;
 mod transport;
 mod trunks;
+mod whatsapp;
 
 pub use self::media::tones::warning_tone;
 pub use self::{

@@ -87,12 +87,33 @@ pub struct Trunk {
     pub extensions: BTreeMap<String, String>,
     pub outbound: OutboundSettings,
     pub transfer: TransferMethod,
+    /// The name of the trunk over which persons are called, in place of this one.
+    pub transfer_trunk: Option<String>,
+    pub preset: Option<TrunkPreset>,
     pub session_timer: SessionTimer,
     /// Concurrent calls of the trunk, and new ones a second; more are answered 503.
     pub max_calls: Option<u32>,
     pub calls_per_second: Option<u32>,
     /// The choice of the codec in our answers.
     pub answer_order: AnswerOrder,
+}
+
+impl Trunk {
+    pub(crate) fn is_whatsapp(&self) -> bool {
+        self.preset == Some(TrunkPreset::WhatsApp)
+    }
+
+    /// True if a session timer may be agreed on.
+    pub(crate) fn has_session_timer(&self) -> bool {
+        self.session_timer == SessionTimer::Auto && !self.is_whatsapp()
+    }
+}
+
+/// A service with rules of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrunkPreset {
+    /// Meta's WhatsApp Business Calling over SIP: TLS, SRTP and Opus, and no request of ours that changes a call.
+    WhatsApp,
 }
 
 /// Which side's order of preference decides about the codec.

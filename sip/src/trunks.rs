@@ -2,10 +2,13 @@
 
 use std::net::IpAddr;
 
-use crate::settings::Trunk;
+use crate::{
+    settings::{SipTransport, Trunk},
+    whatsapp::may_come_over,
+};
 
-/// The trunk that admits this address without digest; of several, the one with the narrowest range.
-pub fn by_address(trunks: &[Trunk], ip: IpAddr) -> Option<&Trunk> {
+/// The trunk that admits this address over this transport without digest; of several, the one with the narrowest range.
+pub fn by_address(trunks: &[Trunk], ip: IpAddr, transport: SipTransport) -> Option<&Trunk> {
     let ip = ip.to_canonical();
     let exactness = |trunk: &Trunk| {
         let nets = trunk.addresses.iter().filter(|net| net.contains(&ip));
@@ -13,9 +16,17 @@ pub fn by_address(trunks: &[Trunk], ip: IpAddr) -> Option<&Trunk> {
     };
     trunks
         .iter()
+        .filter(|trunk| may_come_over(trunk, transport))
         .filter_map(|trunk| Some((exactness(trunk)?, trunk)))
         .reduce(|best, other| if other.0 > best.0 { other } else { best })
         .map(|(_, trunk)| trunk)
+}
+
+/// True if a trunk admits this address, over whichever transport.
+pub fn has_address(trunks: &[Trunk], ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let mut nets = trunks.iter().flat_map(|trunk| &trunk.addresses);
+    nets.any(|net| net.contains(&ip))
 }
 
 /// The trunk with this digest username, and its password.
@@ -57,7 +68,9 @@ mod tests {
             ("2001:db8::1", Some("wide")),
             ("127.0.0.1", None),
         ] {
-            let found = by_address(&trunks, ip.parse().expect("an address"));
+            let ip = ip.parse().expect("an address");
+            let found = by_address(&trunks, ip, SipTransport::Udp);
+            assert_eq!(has_address(&trunks, ip), name.is_some(), "{ip}");
             assert_eq!(found.map(|trunk| trunk.name.as_str()), name, "{ip}");
         }
     }

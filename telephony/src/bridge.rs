@@ -13,7 +13,7 @@ use dikala_protocol::{
 };
 use dikala_sip::{
     Edge, SipError,
-    leg::{OfferedCall, Order},
+    leg::{OfferedCall, OfferedChannel, Order},
     settings::ListenAddress,
     statistics::EdgeStatistics,
 };
@@ -331,7 +331,16 @@ fn metadata(call: &OfferedCall) -> Map<String, Value> {
         "userAgent": call.user_agent,
         "codec": call.codec,
     });
-    Map::from_iter([("sip".to_owned(), sip)])
+    let mut metadata = Map::from_iter([("sip".to_owned(), sip)]);
+    if let OfferedChannel::WhatsApp(details) = &call.channel {
+        let whatsapp = json!({
+            "callId": details.call_id,
+            "ctaPayload": details.cta_payload,
+            "deeplinkPayload": details.deeplink_payload,
+        });
+        metadata.insert("whatsapp".to_owned(), whatsapp);
+    }
+    metadata
 }
 
 fn turn_away(orders: &mpsc::Sender<Order>) {
@@ -347,7 +356,7 @@ fn log(ended: Result<(), tokio::task::JoinError>) {
 
 #[cfg(test)]
 mod tests {
-    use dikala_sip::leg::Leg;
+    use dikala_sip::leg::{Leg, WhatsAppDetails};
     use rstest::rstest;
 
     use super::*;
@@ -366,7 +375,7 @@ mod tests {
     #[test]
     fn a_call_is_reported_with_what_sip_says_of_it() {
         let (orders, speech, events) = (mpsc::channel(1), mpsc::channel(1), mpsc::channel(1));
-        let call = OfferedCall {
+        let mut call = OfferedCall {
             id: "1@phone;p1".to_owned(),
             dids: vec!["+622150001000".to_owned(), "+622150002000".to_owned()],
             caller: "anonymous".to_owned(),
@@ -374,6 +383,7 @@ mod tests {
             sip_call_id: "1@phone".to_owned(),
             user_agent: None,
             codec: Some("PCMA"),
+            channel: OfferedChannel::Telephone,
             leg: Leg {
                 orders: orders.0,
                 speech: speech.0,
@@ -385,9 +395,19 @@ mod tests {
         assert_eq!(report.did.as_str(), call.dids[0]);
         assert_eq!(opened.other_dids[0].as_str(), call.dids[1]);
         assert_eq!(report.bridge_call_id, call.id);
-        let expected = json!({ "sip": {
+        let sip = json!({
             "callId": "1@phone", "trunk": "here", "userAgent": null, "codec": "PCMA",
-        }});
+        });
+        let expected = json!({ "sip": sip });
         assert_eq!(report.metadata.map(Value::Object), Some(expected));
+        call.channel = OfferedChannel::WhatsApp(WhatsAppDetails {
+            call_id: Some("wacid.1".to_owned()),
+            cta_payload: Some("order 427".to_owned()),
+            deeplink_payload: None,
+        });
+        let whatsapp =
+            json!({"callId": "wacid.1", "ctaPayload": "order 427", "deeplinkPayload": null});
+        let expected = json!({ "sip": sip, "whatsapp": whatsapp });
+        assert_eq!(Value::Object(metadata(&call)), expected);
     }
 }

@@ -9,6 +9,7 @@
 //! - [`PatroniPair`] are two PostgreSQL servers of which one follows the other by itself.
 //! - [`gemini`] is a simulated model that enforces the real one's documented rules, and misbehaves on demand.
 //! - [`phone`] is a SIP phone without audio.
+//! - [`meta`] is a simulated Meta: settings of a business number, and calls from WhatsApp.
 //! - [`tls`] has servers and clients of TLS, with the certificates of [`certificate`].
 //! - [`rows`] has initial rows; [`large`] fills tables with years of data.
 //! - [`free_port`] returns a port for a program that needs a fixed one, or one where nothing listens.
@@ -25,6 +26,7 @@ pub mod certificate;
 mod folder;
 pub mod gemini;
 pub mod large;
+pub mod meta;
 mod own_postgres;
 mod patroni;
 pub mod phone;

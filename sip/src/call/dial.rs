@@ -15,7 +15,7 @@ use super::{
     session_timer,
 };
 use crate::{
-    leg::Leg, message::SipResponse, settings::SessionTimer, shared::token, statistics::count,
+    leg::Leg, message::SipResponse, shared::token, statistics::count,
     transport::Flow,
 };
 
@@ -78,9 +78,9 @@ impl OutgoingLeg {
                 return Err(refused.words.into());
             }
         };
-        let timer = match self.caller.trunk.session_timer {
-            SessionTimer::Auto => session_timer::accepted(&response.headers),
-            SessionTimer::Off => None,
+        let timer = match self.caller.trunk.has_session_timer() {
+            true => session_timer::accepted(&response.headers),
+            false => None,
         };
         early.drop_received();
         let (orders, ordered) = mpsc::channel(ORDERS);

@@ -8,7 +8,7 @@ use crate::{
     dialog,
     message::{Host, Method, NameAddr, SipRequest, SipResponse, Uri},
     numbers::{Number, e164},
-    settings::{Credentials, SessionTimer},
+    settings::Credentials,
     shared::ALLOW,
 };
 
@@ -90,7 +90,7 @@ impl Invitation {
         ] {
             headers.push(name, &value);
         }
-        if trunk.session_timer == SessionTimer::Auto {
+        if trunk.has_session_timer() {
             // The peer refreshes, if it supports session timers.
             let seconds = self.min_seconds.unwrap_or(SESSION_SECONDS);
             headers.push("Supported", SUPPORTED_IN_REQUESTS);

@@ -38,18 +38,19 @@ use crate::{
         Dialog,
         open_dialogs::{DialogMessage, DialogRegistration},
     },
-    leg::{Leg, LegEvent, OfferedCall, Order, Speech},
+    leg::{Leg, LegEvent, OfferedCall, OfferedChannel, Order, Speech},
     lines::LinePermit,
     media::{
         playout::MARKS_MAX,
         sdp::{MediaTerms, codec_name, named_address},
     },
     message::{Headers, SipRequest, SipResponse},
-    settings::{SessionTimer, Trunk},
+    settings::Trunk,
     shared::{ALLOW, RETRY_AFTER_SECONDS, SUPPORTED, Shared},
     statistics::count,
     transactions::Responder,
     transport::Flow,
+    whatsapp,
 };
 
 const ORDERS: usize = 32;
@@ -158,39 +159,49 @@ pub fn begin(
         note(shared, &caller, (503, "busy"), &reply);
         return refuse_for_now(&reply, "the bridge does not keep up");
     };
-    let Some((mut call, leg, codec)) = prepare(shared, line, caller, request, &reply) else {
+    let channel = match caller.trunk.is_whatsapp() {
+        true => OfferedChannel::WhatsApp(whatsapp::details(&request.headers)),
+        false => OfferedChannel::Telephone,
+    };
+    let identity = identity(request, &channel);
+    let prepared = prepare(shared, line, caller, (request, &identity), &reply);
+    let Some((mut call, leg)) = prepared else {
         return;
     };
+    let terms = call.terms.as_ref();
+    let codec = terms.map(|terms| codec_name(terms.codec));
     room.send(OfferedCall {
-        id: call_id(request, call.registration.mark_offered()),
+        id: call_id(identity, call.registration.mark_offered()),
         dids: call.caller.dids.clone(),
         caller: call.caller.number.clone(),
         sip_call_id: cut(request.headers.call_id()),
         trunk: call.caller.trunk.name.clone(),
         user_agent: request.headers.get("User-Agent").map(cut),
         codec,
+        channel,
         leg,
     });
     tokio::spawn(call.run(reply));
 }
 
-/// Prepares a call. If that fails, it refuses the INVITE itself.
+/// Prepares a call with this identity. If that fails, it refuses the INVITE itself.
 fn prepare(
     shared: &Arc<Shared>,
     line: LinePermit,
     caller: CallParties,
-    request: &SipRequest,
+    (request, identity): (&SipRequest, &str),
     reply: &Responder,
-) -> Option<(Call, Leg, Option<&'static str>)> {
+) -> Option<(Call, Leg)> {
     let timer = timer_of(request, &caller.trunk, reply)?;
     let flow = reply.flow.towards(reply.flow.remote);
-    let contact = contact(shared, request, &flow);
-    let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact) else {
+    let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact(shared, request, &flow))
+    else {
         reply.refuse(400, "Contact Is Missing");
         return None;
     };
     let (inbox, received) = mpsc::channel(INBOX);
-    let Some(registration) = shared.dialogs.list_caller(&dialog, inbox, flow.remote.ip()) else {
+    let dialogs = &shared.dialogs;
+    let Some(registration) = dialogs.list_caller(&dialog, identity, inbox, flow.remote.ip()) else {
         refuse_again(reply);
         return None;
     };
@@ -215,7 +226,6 @@ fn prepare(
     let (orders, ordered) = mpsc::channel(ORDERS);
     let (speech, spoken) = mpsc::channel(SPEECH);
     let (events, receiver) = mpsc::channel(EVENTS);
-    let codec = terms.as_ref().map(|terms| codec_name(terms.codec));
     let call = Call {
         registration,
         shared: shared.clone(),
@@ -243,7 +253,7 @@ fn prepare(
         speech,
         events: receiver,
     };
-    Some((call, leg, codec))
+    Some((call, leg))
 }
 
 /// Counts and logs a refused call.
@@ -274,7 +284,7 @@ fn dressed(shared: &Shared, contact: &str, response: SipResponse) -> SipResponse
 
 /// The session timer; or `None` after refusing one that is too short.
 fn timer_of(request: &SipRequest, trunk: &Trunk, reply: &Responder) -> Option<Option<Timer>> {
-    if trunk.session_timer == SessionTimer::Off {
+    if !trunk.has_session_timer() {
         return Some(None);
     }
     match session_timer::answer(&request.headers) {
@@ -328,12 +338,23 @@ fn plain(words: &str) -> String {
     words.replace(['"', '\\', '\r', '\n'], " ")
 }
 
-/// The call's id: Call-ID and From's tag, with the CSeq number if the caller was refused before. If that is too
-/// long, its SHA-256.
-fn call_id(request: &SipRequest, again: Option<u32>) -> String {
+/// The identity that INVITEs of the same call share: WhatsApp's id of it, else Call-ID and From's tag.
+fn identity(request: &SipRequest, channel: &OfferedChannel) -> String {
+    if let OfferedChannel::WhatsApp(details) = channel
+        && let Some(id) = &details.call_id
+    {
+        return id.clone();
+    }
     let tag = request.headers.tag("From").unwrap_or_default();
-    let id = format!("{};{tag}", request.headers.call_id());
-    let id = again.map_or(id.clone(), |number| format!("{id};{number}"));
+    format!("{};{tag}", request.headers.call_id())
+}
+
+/// The call's id: its identity, with the CSeq number if the caller was refused before. If that is too long, its SHA-256.
+fn call_id(identity: String, again: Option<u32>) -> String {
+    let id = match again {
+        Some(number) => format!("{identity};{number}"),
+        None => identity,
+    };
     if id.chars().count() <= ID_CHARS_MAX {
         return id;
     }

@@ -31,7 +31,8 @@ pub fn credentials(trunk: &Trunk) -> Option<&Credentials> {
 /// credentials for calls to persons. `is_outbound`: the call was dialled to where the request goes.
 pub fn credentials_within(trunk: &Trunk, is_outbound: bool) -> Option<&Credentials> {
     match trunk.outbound.uri {
-        Some(_) if !is_outbound => registered(trunk),
+        // Meta has one password for a number, in both directions.
+        Some(_) if !is_outbound && !trunk.is_whatsapp() => registered(trunk),
         _ => credentials(trunk),
     }
 }
@@ -50,6 +51,8 @@ pub fn from(trunk: &Trunk, did: &str, caller: &str, own: (Host, u16)) -> Uri {
         None => credentials(trunk).map(|credentials| credentials.username.as_str()),
     };
     let user = match trunk.outbound.from {
+        // Meta accepts calls of the business number only.
+        _ if trunk.is_whatsapp() => trunk.number.as_deref().unwrap_or(did),
         OutboundIdentity::Did => did,
         OutboundIdentity::Account => account.unwrap_or(did),
         // A caller without a number shows none that the carrier knows.

@@ -10,6 +10,7 @@ use crate::{
     settings::{AnswerOrder, Codec, SipTransport, Srtp, Trunk},
     shared::Shared,
     transport::Flow,
+    whatsapp::MediaRules,
 };
 
 /// This side's state of the session.
@@ -33,13 +34,13 @@ pub struct SdpSession {
 impl SdpSession {
     /// `flow`: the route of the signalling.
     pub fn new(shared: &Shared, trunk: &Trunk, flow: &Flow, address: IpAddr, port: u16) -> Self {
-        let settings = &shared.settings;
+        let rules = MediaRules::of(&shared.settings, trunk);
         Self {
             address,
             port,
-            codecs: settings.codecs.clone(),
-            answer_order: trunk.answer_order,
-            srtp: settings.srtp,
+            codecs: rules.codecs,
+            answer_order: rules.answer_order,
+            srtp: rules.srtp,
             transport: flow.transport,
             key: MasterKey::new(rand::random::<[u8; 30]>()),
             id: rand::random::<u64>() >> 3,

@@ -20,6 +20,7 @@ use crate::{
     message::{Host, Method, SipRequest, SipResponse, Uri},
     settings::TransferMethod,
     transactions::Responder,
+    whatsapp::NO_TRANSFER,
 };
 
 /// The longest ringing of the person's phone after a REFER.
@@ -115,7 +116,12 @@ impl Call {
         if self.transfer.is_some() {
             return self.not_transferred("a transfer is under way");
         }
-        let refers = match self.caller.trunk.transfer {
+        let trunk = &self.caller.trunk;
+        if trunk.is_whatsapp() && trunk.transfer_trunk.is_none() {
+            return self.not_transferred(NO_TRANSFER);
+        }
+        let refers = match trunk.transfer {
+            _ if trunk.is_whatsapp() || trunk.transfer_trunk.is_some() => false,
             TransferMethod::Auto => self.peer.refers && self.caller.is_trunk_itself,
             TransferMethod::Refer => true,
             TransferMethod::Bridge => false,
@@ -170,11 +176,22 @@ impl Call {
         self.dial(to).await;
     }
 
-    /// Calls the person over the caller's trunk, in a task of its own: the caller may hang up while servers are looked up.
+    /// Calls the person, over the caller's trunk unless another is named for that. It is done in a task of its own: the caller may
+    /// hang up while servers are looked up.
     async fn dial(&mut self, to: String) {
-        let trunk = &self.caller.trunk;
-        let configured = outbound::configured(trunk, &to);
+        let trunk = match &self.caller.trunk.transfer_trunk {
+            None => Some(&self.caller.trunk),
+            Some(name) => {
+                let mut trunks = self.shared.settings.trunks.iter();
+                trunks.find(|trunk| trunk.name == *name)
+            }
+        };
+        let is_named = self.caller.trunk.transfer_trunk.is_some();
+        let configured = trunk.and_then(|trunk| outbound::configured(trunk, &to));
         let is_configured = configured.is_some();
+        let Some(trunk) = trunk.filter(|_| is_configured || !is_named) else {
+            return self.not_transferred("no trunk for calls to persons is set up");
+        };
         let (uri, proxy) = configured.unwrap_or_else(|| {
             let remote = self.flow.remote;
             let uri = Uri::sip(&to, Host::Ip(remote.ip()), Some(remote.port()));
@@ -190,6 +207,7 @@ impl Call {
             is_configured,
         };
         let caller = CallParties {
+            trunk: trunk.clone(),
             is_trunk_itself: self.caller.is_trunk_itself || is_configured,
             ..self.caller.clone()
         };

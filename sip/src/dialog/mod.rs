@@ -147,14 +147,6 @@ impl Dialog {
     pub fn key(&self) -> String {
         key(&self.call_id, &self.local_tag)
     }
-
-    /// Key of an incoming call before its caller knows our tag: Call-ID and the caller's tag.
-    pub fn callers_key(&self) -> String {
-        key(
-            &self.call_id,
-            self.remote_tag.as_deref().unwrap_or_default(),
-        )
-    }
 }
 
 pub fn key(call_id: &str, tag: &str) -> String {

@@ -96,17 +96,16 @@ impl OpenDialogs {
         self.listed(&mut self.table(), key, None, inbox, peer)
     }
 
-    /// Registers the dialog of an incoming call; `None` if one with its Call-ID and the caller's tag is open.
+    /// Registers the dialog of an incoming call; `None` if a call with its identity is open.
     pub fn list_caller(
         self: &Arc<Self>,
         dialog: &Dialog,
+        identity: &str,
         inbox: mpsc::Sender<DialogMessage>,
         peer: IpAddr,
     ) -> Option<DialogRegistration> {
         let mut table = self.table();
-        let attempt = table
-            .attempts
-            .begin(&dialog.callers_key(), dialog.remote_seq)?;
+        let attempt = table.attempts.begin(identity, dialog.remote_seq)?;
         Some(self.listed(&mut table, dialog.key(), Some(attempt), inbox, peer))
     }
 

@@ -68,7 +68,7 @@ impl AccessControl {
     }
 
     pub fn is_address_of_trunk(&self, ip: IpAddr) -> bool {
-        trunks::by_address(&self.shared.settings.trunks, ip).is_some()
+        trunks::has_address(&self.shared.settings.trunks, ip)
     }
 
     /// True if a peer at this address was admitted lately.
@@ -90,7 +90,7 @@ impl AccessControl {
         flow: &Flow,
     ) -> Result<(&Trunk, bool), StatelessResponse> {
         let all = &self.shared.settings.trunks;
-        if let Some(trunk) = trunks::by_address(all, flow.remote.ip()) {
+        if let Some(trunk) = trunks::by_address(all, flow.remote.ip(), flow.transport) {
             return Ok((trunk, true));
         }
         let called = &request.uri.user;
@@ -99,7 +99,11 @@ impl AccessControl {
         }
         if !trunks::any_digest(all) {
             self.note("", (403, "address"), request, flow, None);
-            return Err(refused(403, "Forbidden", "no trunk allows this address"));
+            let words = match self.is_address_of_trunk(flow.remote.ip()) {
+                true => "the trunk of this address calls over TLS only",
+                false => "no trunk allows this address",
+            };
+            return Err(refused(403, "Forbidden", words));
         }
         let proof = ["Proxy-Authorization", "Authorization"]
             .iter()

@@ -30,3 +30,4 @@ mod strangers;
 mod support;
 mod transfers;
 mod trunk_options;
+mod whatsapp;

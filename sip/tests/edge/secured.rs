@@ -20,12 +20,12 @@ use crate::{
 };
 
 /// A TLS server at an address of this machine.
-pub struct Server {
+pub struct TlsServer {
     listener: TcpListener,
     acceptor: TlsAcceptor,
 }
 
-impl Server {
+impl TlsServer {
     pub async fn at(host: &str) -> Self {
         Self {
             listener: TcpListener::bind((host, 0)).await.unwrap(),
@@ -91,7 +91,7 @@ async fn registered(registrar: &mut ScriptedPhone) {
 #[tokio::test(flavor = "multi_thread")]
 async fn we_register_and_hand_over_through_tls_that_is_trusted() {
     for secure in ["sip:localhost:PORT;transport=tls", "sips:localhost:PORT"] {
-        let server = Server::at("127.0.0.1").await;
+        let server = TlsServer::at("127.0.0.1").await;
         let registrar = secure.replace("PORT", &server.port().to_string());
         let manner = CallBehaviour::Transfer("+62811111".to_owned());
         let bench = TestEdge::trusting(privately(), manner, 10, |sip| {
@@ -138,7 +138,7 @@ async fn we_register_and_hand_over_through_tls_that_is_trusted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_that_nobody_vouches_for_is_not_spoken() {
-    let server = Arc::new(Server::at("127.0.0.1").await);
+    let server = Arc::new(TlsServer::at("127.0.0.1").await);
     let at = server.port();
     let accepting = server.clone();
     tokio::spawn(async move { while accepting.secured().await.is_none() {} });
@@ -148,7 +148,7 @@ async fn tls_that_nobody_vouches_for_is_not_spoken() {
     assert!(words.contains("UnknownIssuer"), "{words}");
 
     // Another host: the certificate is for this machine's usual names.
-    let server = Arc::new(Server::at("127.0.0.2").await);
+    let server = Arc::new(TlsServer::at("127.0.0.2").await);
     let at = server.port();
     tokio::spawn(async move { while server.secured().await.is_none() {} });
     let other = register(format!("sip:127.0.0.2:{at};transport=tls"), "rahasia");

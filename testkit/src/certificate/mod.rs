@@ -11,3 +11,7 @@ pub const SERVER_KEY: &[u8] = include_bytes!("server.key");
 pub const RENEWED: &[u8] = include_bytes!("renewed.pem");
 /// Its key in PEM.
 pub const RENEWED_KEY: &[u8] = include_bytes!("renewed.key");
+/// A self-signed certificate for `voice.example.com` alone, in PEM.
+pub const VOICE: &[u8] = include_bytes!("voice.pem");
+/// Its key in PEM.
+pub const VOICE_KEY: &[u8] = include_bytes!("voice.key");

@@ -1,6 +1,6 @@
 //! A phone line in memory, in place of a SIP edge, without sockets.
 
-use dikala_sip::leg::{CallRefusal, Leg, LegEvent, OfferedCall, Order, Speech};
+use dikala_sip::leg::{CallRefusal, Leg, LegEvent, OfferedCall, OfferedChannel, Order, Speech};
 use dikala_telephony::bridge::CallTasks;
 use tokio::{sync::mpsc, time::timeout};
 
@@ -31,6 +31,7 @@ impl MemoryLine {
             sip_call_id: id.to_owned(),
             user_agent: None,
             codec: None,
+            channel: OfferedChannel::Telephone,
             leg: Leg {
                 orders,
                 speech,

@@ -7,7 +7,7 @@ use std::{
 
 use dikala_sip::{
     Edge,
-    leg::{CallRefusal, HangupNote, LegEvent, OfferedCall, Order, Speech},
+    leg::{CallRefusal, HangupNote, LegEvent, OfferedCall, OfferedChannel, Order, Speech},
     settings::{
         Codec, Credentials, ListenAddress, SipSettings, SipTransport, Srtp, Trunk, UserAgent,
     },
@@ -44,6 +44,7 @@ pub struct ObservedCall {
     pub sip_call_id: String,
     pub user_agent: Option<String>,
     pub codec: Option<&'static str>,
+    pub channel: OfferedChannel,
     /// Without audio.
     pub events: Vec<LegEvent>,
     /// Frames heard, and the loudest sample.
@@ -204,6 +205,7 @@ async fn serve(
                 user_agent: call.user_agent.clone(),
                 codec: call.codec,
                 orders: Some(call.leg.orders.downgrade()),
+                channel: call.channel.clone(),
                 ..ObservedCall::default()
             });
             seen.len() - 1
