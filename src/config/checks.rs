@@ -122,6 +122,7 @@ pub(super) fn faults(layers: &Layers) -> Vec<ConfigError> {
     faults.extend(half_of_mail(layers).map(ConfigError));
     faults.extend(voice_without_key(layers).map(ConfigError));
     faults.extend(half_of_tls(layers).map(ConfigError));
+    faults.extend(whatsapp_without_tls(layers).map(ConfigError));
     faults
 }
 
@@ -331,6 +332,19 @@ fn half_of_tls(layers: &Layers) -> Option<String> {
         "{}, and {absent} is not set; set it",
         layers.told(because)
     ))
+}
+
+/// Meta calls over TLS.
+fn whatsapp_without_tls(layers: &Layers) -> Option<String> {
+    let trunks = layers.0.get(telephony::TRUNKS)?;
+    let is_wanted = telephony::has_whatsapp(&trunks.value);
+    let listens = layers.text(telephony::LISTEN).contains("tls://");
+    (is_wanted && !listens).then(|| {
+        format!(
+            "{}, and a trunk has the preset whatsapp, whose calls come over TLS; add tls://0.0.0.0:5061",
+            layers.told(telephony::LISTEN)
+        )
+    })
 }
 
 /// A listener that others can reach needs a token.

@@ -1,6 +1,10 @@
 //! The keys of the configuration with their effective values and origins.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use config::{Config, Value, ValueKind};
 use serde::Serialize;
@@ -140,6 +144,17 @@ impl Layers {
         self.0
             .get(key)
             .map_or(&ConfigOrigin::Default, |entry| &entry.origin)
+    }
+
+    /// The folder of the file that sets a key; empty, which is the present folder, if no file does.
+    pub(super) fn folder_of(&self, key: &str) -> PathBuf {
+        match self.origin(key) {
+            ConfigOrigin::File(path) => {
+                let folder = Path::new(path).parent();
+                folder.map(Path::to_owned).unwrap_or_default()
+            }
+            _ => PathBuf::new(),
+        }
     }
 
     /// The effective values, for deserialisation.

@@ -20,6 +20,7 @@ pub use entries::{ConfigOrigin, ConfigurationKey, Layers};
 pub use log_level::LogLevel;
 pub use mail::MailServer;
 pub use settings::{LogKeys, Retention, Settings};
+pub use telephony::{WhatsAppAccount, WhatsAppTrunk};
 
 /// The configuration is invalid; the message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

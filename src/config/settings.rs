@@ -20,7 +20,7 @@ use super::{
     nets::parse_net,
     operator::OperatorKeys,
     telemetry,
-    telephony::TelephonyKeys,
+    telephony::{TRUNKS, TelephonyKeys, WhatsAppTrunk},
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
@@ -240,6 +240,9 @@ impl Settings {
         if layers.wants_stand_in() {
             settings.telephony.stand_in();
         }
+        settings
+            .telephony
+            .read_accounts(&layers.folder_of(TRUNKS))?;
         settings.shown = layers.entries().map(ConfigurationKey::from).collect();
         Ok(settings)
     }
@@ -303,6 +306,11 @@ impl Settings {
         let extra_ca = self.outbound.extra_ca_file.clone();
         self.telephony
             .settings(self.http.shutdown_seconds, lost_after, extra_ca)
+    }
+
+    /// The trunks with the preset WhatsApp.
+    pub fn whatsapp(&self) -> Vec<WhatsAppTrunk> {
+        self.telephony.whatsapp()
     }
 
     /// The policy for tenants' URLs.

@@ -1,11 +1,14 @@
 //! The built-in bridge: its keys, their checks, and its settings.
 
+mod account;
+mod trunk_tables;
 mod trunks;
+mod whatsapp;
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
     ops::RangeInclusive,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use config::{Value, ValueKind};
@@ -14,10 +17,11 @@ use dikala_telephony::settings::{BridgeSettings, GeminiSettings, Prices, Voice, 
 use serde::Deserialize;
 use url::Url;
 
-use self::trunks::TrunkTable;
-use super::{mask::MASK, nets::parse_net, price::Price};
+use self::trunk_tables::TrunkTable;
+use super::{ConfigError, mask::MASK, nets::parse_net, price::Price};
 
-pub(super) use self::trunks::trunks;
+pub use self::account::{WhatsAppAccount, WhatsAppTrunk};
+pub(super) use self::{trunks::trunks, whatsapp::has_whatsapp};
 
 /// The only list that may be a comma-separated text in the file.
 pub(super) const LISTEN: &str = "telephony.sip.listen";
@@ -53,6 +57,9 @@ struct SipKeys {
     nameservers: Vec<String>,
     #[serde(default)]
     trunks: Vec<TrunkTable>,
+    /// The folder of the file that has the trunks.
+    #[serde(skip)]
+    folder: PathBuf,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -96,6 +103,22 @@ impl TelephonyKeys {
     /// True if the scripted voice was selected as a stand-in.
     pub(super) fn has_stand_in(&self) -> bool {
         self.voice.stands_in
+    }
+
+    /// Reads the accounts of WhatsApp trunks. Their files are in this folder, unless a trunk names another one.
+    pub(super) fn read_accounts(&mut self, folder: &Path) -> Result<(), ConfigError> {
+        self.sip.folder = folder.to_owned();
+        let mut trunks = self.sip.trunks.iter_mut();
+        let read = trunks.try_for_each(|trunk| trunk.read_account(folder));
+        read.map_err(ConfigError)
+    }
+
+    /// The trunks with the preset WhatsApp.
+    pub(super) fn whatsapp(&self) -> Vec<WhatsAppTrunk> {
+        let trunks = self.sip.trunks.iter();
+        trunks
+            .filter_map(|trunk| trunk.whatsapp(&self.sip.folder))
+            .collect()
     }
 
     /// The part of the shutdown time for the bridge in this process.

@@ -5,7 +5,7 @@ use dikala_sip::settings::{AnswerOrder, OutboundIdentity, SessionTimer, Transfer
 use super::*;
 use crate::config::{ConfigError, Layers, Settings as All};
 
-fn read(toml: &str, variables: &[(&str, &str)]) -> Result<(Layers, All), ConfigError> {
+pub(super) fn read(toml: &str, variables: &[(&str, &str)]) -> Result<(Layers, All), ConfigError> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("dikala.toml");
     std::fs::write(&file, toml).expect("written");

@@ -1,21 +1,19 @@
-//! Trunks: tables of the configuration file, their checks, and their settings.
+//! Trunks: the checks of their tables, and their settings.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    ops::RangeInclusive,
-};
+use std::{collections::HashSet, ops::RangeInclusive};
 
 use config::{Value, ValueKind};
-use dikala_sip::{
-    registrar,
-    settings::{
-        AnswerOrder, Credentials, OutboundIdentity, OutboundSettings, RegisterSettings,
-        SessionTimer, TransferMethod, Trunk,
-    },
+use dikala_sip::settings::{
+    AnswerOrder, Credentials, OutboundIdentity, OutboundSettings, RegisterSettings, SessionTimer,
+    TransferMethod, Trunk, TrunkPreset,
 };
-use serde::Deserialize;
+use ipnet::IpNet;
 
-use super::host;
+use super::{
+    host,
+    trunk_tables::{OutboundTable, RegisterTable, TrunkTable, address},
+    whatsapp,
+};
 use crate::{common_passwords::is_common, config::nets::parse_net};
 
 const TRUNKS_MAX: usize = 1_000;
@@ -25,7 +23,6 @@ const PASSWORD_CHARS_MIN: usize = 12;
 /// The allowed lifetime of a registration in seconds, and the default.
 const EXPIRES_SECONDS: RangeInclusive<u32> = 1..=86_400;
 const EXPIRES_SECONDS_USUAL: u32 = 600;
-const EXTENSIONS_MAX: usize = 1_000;
 const CALLS_MAX: u32 = 20_000;
 const RATE_MAX: u32 = 1_000;
 const TRANSFERS: [(&str, TransferMethod); 3] = [
@@ -42,61 +39,14 @@ const IDENTITIES: [(&str, OutboundIdentity); 3] = [
     ("caller", OutboundIdentity::Caller),
 ];
 
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TrunkTable {
-    name: String,
-    #[serde(default)]
-    addresses: Vec<String>,
-    username: Option<String>,
-    password: Option<String>,
-    register: Option<RegisterTable>,
-    prefix: Option<String>,
-    number: Option<String>,
-    #[serde(default)]
-    extensions: BTreeMap<String, String>,
-    outbound: Option<OutboundTable>,
-    transfer: Option<String>,
-    session_timer: Option<String>,
-    max_calls: Option<u32>,
-    calls_per_second: Option<u32>,
-    answer_order: Option<String>,
-}
-
-impl std::fmt::Debug for TrunkTable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("TrunkTable").field(&self.name).finish()
-    }
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RegisterTable {
-    registrar: String,
-    proxy: Option<String>,
-    domain: Option<String>,
-    username: String,
-    auth_username: Option<String>,
-    password: String,
-    expires_seconds: Option<u32>,
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OutboundTable {
-    uri: Option<String>,
-    username: Option<String>,
-    password: Option<String>,
-    from: Option<String>,
-}
-
 /// The fault of the list of trunks, if it has one.
 pub(in crate::config) fn trunks(items: &[Value]) -> Option<String> {
     if items.len() > TRUNKS_MAX {
         return Some(format!("it must have at most {TRUNKS_MAX} entries"));
     }
     let (mut names, mut usernames) = (HashSet::new(), HashSet::new());
-    items.iter().zip(1..).find_map(|(item, number)| {
+    let mut trunks = Vec::new();
+    let fault = items.iter().zip(1..).find_map(|(item, number)| {
         if !matches!(item.kind, ValueKind::Table(_)) {
             return Some(
                 "it must be a list of tables, [[telephony.sip.trunks]], in the file of the configuration".to_owned(),
@@ -111,7 +61,9 @@ pub(in crate::config) fn trunks(items: &[Value]) -> Option<String> {
                 Some(format!("two trunks have the name {:?}", trunk.name))
             }
             Ok(trunk) => {
-                let username = trunk.credentials.map(|credentials| credentials.username);
+                let username = trunk.credentials.as_ref();
+                let username = username.map(|credentials| credentials.username.clone());
+                trunks.push(trunk);
                 let again = username.filter(|username| !usernames.insert(username.clone()));
                 again.map(|again| {
                     format!("two trunks have the username {again:?}, which is to say who calls")
@@ -119,6 +71,22 @@ pub(in crate::config) fn trunks(items: &[Value]) -> Option<String> {
             }
             Err(fault) => Some(format!("trunk {number}: {fault}")),
         }
+    });
+    fault.or_else(|| transfer_fault(&trunks))
+}
+
+/// The fault of the first `transfer_trunk` over which nobody can be called.
+fn transfer_fault(trunks: &[Trunk]) -> Option<String> {
+    trunks.iter().zip(1..).find_map(|(trunk, number)| {
+        let name = trunk.transfer_trunk.as_ref()?;
+        let why = match trunks.iter().find(|other| other.name == *name) {
+            None => "and no trunk has this name",
+            Some(other) if other.outbound.uri.is_none() && other.register.is_none() => {
+                "which has no place for calls to persons; set its outbound.uri or register"
+            }
+            Some(_) => return None,
+        };
+        Some(format!("trunk {number}: transfer_trunk is {name:?}, {why}"))
     })
 }
 
@@ -135,7 +103,22 @@ impl TrunkTable {
                 )
             })
         };
-        let addresses = self.addresses.iter().map(net).collect::<Result<_, _>>()?;
+        let addresses: Vec<_> = self.addresses.iter().map(net).collect::<Result<_, _>>()?;
+        let preset = whatsapp::preset(self.preset.as_deref())?;
+        let trunk = match preset {
+            Some(TrunkPreset::WhatsApp) => whatsapp::trunk(self, addresses)?,
+            None => self.plain(addresses)?,
+        };
+        Ok(Trunk {
+            transfer_trunk: self.transfer_trunk.clone(),
+            max_calls: limit("max_calls", CALLS_MAX, self.max_calls)?,
+            calls_per_second: limit("calls_per_second", RATE_MAX, self.calls_per_second)?,
+            ..trunk
+        })
+    }
+
+    /// The settings without a preset.
+    fn plain(&self, addresses: Vec<IpNet>) -> Result<Trunk, String> {
         let credentials = match (&self.username, &self.password) {
             (None, None) => None,
             (Some(username), Some(password)) if !username.is_empty() && !password.is_empty() => {
@@ -162,6 +145,21 @@ impl TrunkTable {
         {
             return Err(format!("prefix is {prefix:?}; it must be like +62"));
         }
+        if self.account_file.is_some() {
+            return Err(
+                "account_file is for a trunk with the preset whatsapp; remove it".to_owned(),
+            );
+        }
+        let transfer = one_of("transfer", &TRANSFERS, self.transfer.as_deref())?;
+        if self.transfer_trunk.is_some()
+            && self.transfer.is_some()
+            && transfer != TransferMethod::Bridge
+        {
+            return Err(
+                "transfer_trunk is set, and transfer is not bridge; only a call of our own goes over another trunk"
+                    .to_owned(),
+            );
+        }
         let (number, extensions) = self.numbers()?;
         Ok(Trunk {
             name: self.name.clone(),
@@ -172,39 +170,11 @@ impl TrunkTable {
             number,
             extensions,
             outbound,
-            transfer: one_of("transfer", &TRANSFERS, self.transfer.as_deref())?,
+            transfer,
             session_timer: one_of("session_timer", &TIMERS, self.session_timer.as_deref())?,
-            max_calls: limit("max_calls", CALLS_MAX, self.max_calls)?,
-            calls_per_second: limit("calls_per_second", RATE_MAX, self.calls_per_second)?,
             answer_order: one_of("answer_order", &ORDERS, self.answer_order.as_deref())?,
+            ..Trunk::default()
         })
-    }
-
-    /// The called number, and the extensions.
-    fn numbers(&self) -> Result<(Option<String>, BTreeMap<String, String>), String> {
-        let fault = |field: &str, text: &String| {
-            Err(format!(
-                "{field} is {text:?}; it must be like +622150001000"
-            ))
-        };
-        if let Some(number) = self.number.as_ref().filter(|number| !is_number(number)) {
-            return fault("number", number);
-        }
-        if self.extensions.len() > EXTENSIONS_MAX {
-            return Err(format!("extensions may have {EXTENSIONS_MAX} entries"));
-        }
-        for (extension, number) in &self.extensions {
-            let digits = extension.len();
-            if !(2..=6).contains(&digits) || !extension.bytes().all(|b| b.is_ascii_digit()) {
-                return Err(format!(
-                    "the extension {extension:?} must have 2 to 6 digits"
-                ));
-            }
-            if !is_number(number) {
-                return fault("the number of an extension", number);
-            }
-        }
-        Ok((self.number.clone(), self.extensions.clone()))
     }
 }
 
@@ -234,23 +204,6 @@ fn limit(field: &str, most: u32, value: Option<u32>) -> Result<Option<u32>, Stri
         }
         _ => Ok(value),
     }
-}
-
-/// True for an E.164 number with its plus.
-fn is_number(text: &str) -> bool {
-    let digits = text.strip_prefix('+').unwrap_or_default();
-    (7..=15).contains(&digits.len())
-        && digits.bytes().all(|b| b.is_ascii_digit())
-        && !digits.starts_with('0')
-}
-
-/// A SIP URI, from any of the forms in which a registrar may be written.
-fn address(field: &str, text: &str) -> Result<String, String> {
-    registrar(text).ok_or_else(|| {
-        format!(
-            "{field} must be like sip.example.com, tcp://sip.example.com:5060 or sip:sip.example.com"
-        )
-    })
 }
 
 impl OutboundTable {

@@ -1,0 +1,98 @@
+//! The account of a business number at Meta, in a file that `dikala whatsapp setup` writes.
+
+use std::{
+    fmt,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// The account of a business number at Meta, as `dikala whatsapp setup` found it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WhatsAppAccount {
+    pub phone_number_id: String,
+    /// The address of Meta's Graph API.
+    pub graph_url: String,
+    /// Meta's password for SIP; none if the trunk has it in the configuration.
+    pub password: Option<String>,
+}
+
+impl fmt::Debug for WhatsAppAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WhatsAppAccount")
+            .field(&self.phone_number_id)
+            .finish()
+    }
+}
+
+impl WhatsAppAccount {
+    /// Reads the file; `None` if there is none.
+    pub(super) fn read(file: &Path) -> Result<Option<Self>, String> {
+        let told = |why: String| {
+            format!(
+                "the file {file:?}, which `dikala whatsapp setup` writes, cannot be read: {why}; it must belong to the user of the \
+                 service; remove it and run that again if it is damaged"
+            )
+        };
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(told(error.to_string())),
+        };
+        // The parser's error may show the password.
+        let account = serde_json::from_str(&text);
+        account
+            .map(Some)
+            .map_err(|error| told(format!("line {} is wrong", error.line())))
+    }
+
+    /// Replaces the file. Only its owner can read it.
+    pub fn write(&self, file: &Path) -> io::Result<()> {
+        let new = file.with_extension("new");
+        let _ = fs::remove_file(&new);
+        let mut written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
+        writeln!(written, "{}", serde_json::to_string_pretty(self)?)?;
+        written.sync_all()?;
+        fs::rename(&new, file)
+    }
+}
+
+/// A trunk with the preset, as `check` and `dikala whatsapp setup` see it.
+#[derive(Clone)]
+pub struct WhatsAppTrunk {
+    pub name: String,
+    /// The password in the configuration, which wins over that of the account.
+    pub password: Option<String>,
+    /// The file of the account.
+    pub file: PathBuf,
+    pub account: Option<WhatsAppAccount>,
+}
+
+impl fmt::Debug for WhatsAppTrunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WhatsAppTrunk").field(&self.name).finish()
+    }
+}
+
+impl WhatsAppTrunk {
+    /// The password that the bridge uses.
+    pub fn effective_password(&self) -> Option<&str> {
+        let stored = self.account.as_ref();
+        let stored = stored.and_then(|account| account.password.as_deref());
+        self.password.as_deref().or(stored)
+    }
+}
+
+/// Where the account of a number is stored, unless the trunk names another file: in the folder of the configuration.
+pub(super) fn usual_file(folder: &Path, number: &str) -> PathBuf {
+    let digits = number.trim_start_matches('+');
+    folder.join(format!("whatsapp-{digits}.json"))
+}
