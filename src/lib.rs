@@ -30,3 +30,4 @@ mod routes;
 mod simulator;
 mod telemetry;
 mod telephony;
+mod whatsapp;

@@ -18,7 +18,7 @@ use crate::{
     config::{ConfigError, Layers, Settings},
     front::{open_files_max, raise_open_files},
     operations::functions::unusable,
-    telephony,
+    telephony, whatsapp,
 };
 
 /// A larger difference from the database's clock is reported.
@@ -96,6 +96,11 @@ async fn look(settings: &Settings) -> Vec<Check> {
     if let Some(bridge) = settings.telephony() {
         let found = telephony::checks(&bridge, settings.has_stand_in()).await;
         checks.extend(found.into_iter().map(|(name, found)| check(name, found)));
+        for trunk in settings.whatsapp() {
+            let extra_ca = bridge.extra_ca_file.as_deref();
+            let found = whatsapp::check(&trunk, &bridge.sip, extra_ca).await;
+            checks.push(check("whatsapp", found));
+        }
     }
     checks.push(check("files", files()));
     checks.push(check("outbound", outbound(settings)));

@@ -29,6 +29,7 @@ mod telephony;
 mod top;
 mod trigger;
 mod webhooks;
+mod whatsapp;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -143,6 +144,9 @@ enum Command {
     Simulate(simulate::SimulateOptions),
     /// Run the telephony bridge alone: SIP phones and trunks on one side, an AI's voice on the other.
     Telephony(telephony::TelephonyOptions),
+    /// Have calls from WhatsApp come to a trunk.
+    #[command(subcommand, name = "whatsapp")]
+    WhatsApp(whatsapp::WhatsAppCommand),
     /// See a tenant's events live, and have them passed on to a server on this machine.
     Listen(listen::ListenOptions),
     /// Make a sample of an event, which `listen` shows.
@@ -235,6 +239,7 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
             output::config(&layers, cli.json)
         }
         Command::Telephony(options) => telephony::run(options, &layers()?).await,
+        Command::WhatsApp(command) => whatsapp::run(command, &layers()?, cli.json).await,
         Command::Serve => serve(&layers()?).await,
         Command::Migrate => {
             let settings = Settings::new(&layers()?)?;

@@ -8,6 +8,7 @@ mod line;
 pub mod phone;
 mod timing;
 mod tls;
+mod whatsapp;
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
 

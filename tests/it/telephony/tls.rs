@@ -131,14 +131,14 @@ async fn serve_reads_its_certificate_again() {
 }
 
 /// A standalone bridge; killed with the test.
-struct StandaloneBridge {
+pub(super) struct StandaloneBridge {
     child: std::process::Child,
     log: PathBuf,
-    addresses: Vec<SocketAddr>,
+    pub(super) addresses: Vec<SocketAddr>,
 }
 
 impl StandaloneBridge {
-    fn start(world: &TestWorld, service: &str, name: &str) -> Self {
+    pub(super) fn start(world: &TestWorld, service: &str, name: &str) -> Self {
         let token = &world.tenant.token;
         let command = ["telephony", "--engine", service, "--token", token];
         let log = world.server.installation.log().with_file_name(name);
