@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use dikala_entities::{Millis, PhoneError};
+use dikala_entities::{ChannelKind, Millis, PhoneError};
 use dikala_protocol::{
     IncomingCall,
     client::{Address, OpenedCall, ServiceClient, WallClock},
@@ -311,7 +311,10 @@ fn reported(call: &OfferedCall, now: Millis) -> Result<OpenedCall, PhoneError> {
         bridge_call_id: call.id.clone(),
         did: dids.next().unwrap_or_else(|| "".parse())?,
         caller_number: call.caller.parse()?,
-        channel: None,
+        channel: Some(match call.channel {
+            OfferedChannel::Telephone => ChannelKind::Phone,
+            OfferedChannel::WhatsApp(_) => ChannelKind::Whatsapp,
+        }),
         metadata: Some(metadata(call)),
         at: Some(now),
         trace: None,

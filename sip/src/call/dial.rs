@@ -15,8 +15,8 @@ use super::{
     session_timer,
 };
 use crate::{
-    leg::Leg, message::SipResponse, shared::token, statistics::count,
-    transport::Flow,
+    leg::Leg, message::SipResponse, settings::Srtp, shared::token, statistics::count,
+    transport::Flow, whatsapp::MediaRules,
 };
 
 /// The longest ringing of the person's phone.
@@ -195,7 +195,7 @@ impl OutgoingLeg {
                 self.flow(known.cloned()).await?
             }
         };
-        if !self.shared.settings.srtp.admits(flow.transport) {
+        if !self.srtp().admits(flow.transport) {
             return Err(NEEDS_TLS.into());
         }
         self.call_at(flow, invitation)
@@ -218,9 +218,13 @@ impl OutgoingLeg {
         self.begin(flow, invitation)
     }
 
+    fn srtp(&self) -> Srtp {
+        MediaRules::of(&self.shared.settings, &self.caller.trunk).srtp
+    }
+
     /// The route to the next server that can be reached.
     async fn flow(&mut self, known: Option<Flow>) -> Result<Flow, NoLeg> {
-        let srtp = self.shared.settings.srtp;
+        let srtp = self.srtp();
         let found = self.targets.len();
         self.targets.retain(|target| srtp.admits(target.transport));
         if found > 0 && self.targets.is_empty() {

@@ -36,7 +36,7 @@ impl Call {
     /// Sends a request inside the dialog. The call does not wait for a connection that has to be opened for it.
     pub(super) fn ask(&self, request: SipRequest) -> Option<PendingRequest> {
         let admitted = |route: &DialogRoute| {
-            request.body.is_empty() || self.shared.settings.srtp.admits(route.transport())
+            request.body.is_empty() || self.session.admits_keys_over(route.transport())
         };
         let route = match self.route() {
             Ok(route) if admitted(&route) => route,

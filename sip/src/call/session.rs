@@ -32,6 +32,11 @@ pub struct SdpSession {
 }
 
 impl SdpSession {
+    /// True if an offer of ours, which has our keys, may go over this transport.
+    pub fn admits_keys_over(&self, transport: SipTransport) -> bool {
+        self.srtp.admits(transport)
+    }
+
     /// `flow`: the route of the signalling.
     pub fn new(shared: &Shared, trunk: &Trunk, flow: &Flow, address: IpAddr, port: u16) -> Self {
         let rules = MediaRules::of(&shared.settings, trunk);

@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    secured::Server,
+    secured::TlsServer,
     support::{
         CallBehaviour, Certificate, ScriptedPhone, TestEdge, eventually, header, offer, privately,
     },
@@ -150,7 +150,7 @@ async fn a_person_is_sent_keys_over_tls_only() {
         assert!(sent.is_err(), "{transport}");
         phone.hang_up().await;
     }
-    let server = Server::at("127.0.0.1").await;
+    let server = TlsServer::at("127.0.0.1").await;
     let bench = edge(Srtp::Required, transferring(), |sip| {
         let uri = format!("sip:localhost:{};transport=tls", server.port());
         sip.trunks[0].outbound.uri = Some(uri);
