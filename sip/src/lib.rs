@@ -2,7 +2,8 @@
 //!
 //! An [`Edge`] is started with [`settings`] (listeners, trunks) and a channel. It admits calls, and sends each as an
 //! [`OfferedCall`](leg::OfferedCall) with a [`leg`]: bounded channels for orders and speech to the phone, and for events from it.
-//! It counts in [`statistics`]. [`try_listen`], [`try_rtp_ports`], [`try_registrar`] and [`find_targets`] test a configuration.
+//! It counts in [`statistics`], measures [`quality`], and keeps the [`Ladder`]s of the last calls. [`try_listen`],
+//! [`try_rtp_ports`], [`try_registrar`] and [`find_targets`] test a configuration.
 //!
 //! Messages, transports and transactions are implemented here. The available SIP stacks log whole messages with numbers and
 //! digests, queue without bound, and do not answer messages that they cannot parse. They would also leave session timers,
@@ -14,12 +15,14 @@ mod dialog;
 mod digest;
 mod edge;
 mod identities;
+mod ladder;
 pub mod leg;
 mod limits;
 mod lines;
 mod media;
 mod message;
 mod numbers;
+pub mod quality;
 mod refusals;
 mod registrars;
 mod resolution;
@@ -37,5 +40,6 @@ pub use self::{
         Edge, RegistrationError, SipError, find_targets, registrar, try_listen, try_registrar,
         try_rtp_ports,
     },
+    ladder::{Ladder, LadderMessage},
     resolution::SipTarget,
 };

@@ -31,7 +31,7 @@ impl Default for Refusals {
             begun: Instant::now(),
             // Counters of strangers exist from the start, so that the first increase is visible.
             counts: Mutex::new(
-                ["address", "blocked", "password"]
+                ["address", "blocked", "malformed", "password"]
                     .map(|reason| ((String::new(), reason), 0))
                     .into(),
             ),
@@ -51,12 +51,9 @@ impl Refusals {
         user: Option<&str>,
     ) {
         self.count(trunk, reason);
-        let now = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if !lines.admits(ip, now) {
+        if !self.may_log(ip) {
             return;
         }
-        drop(lines);
         let (caller, called) = (number(request, "From"), number(request, "To"));
         let user = user.map(shown);
         tracing::info!(
@@ -69,6 +66,29 @@ impl Refusals {
             reason,
             "a call was refused"
         );
+    }
+
+    /// Counts and logs a call to a person that failed. `failed`: the status of the trunk at this address, if it refused, and why.
+    pub fn note_second_leg(
+        &self,
+        trunk: &str,
+        (status, why): (Option<u16>, &str),
+        ip: IpAddr,
+        to: &str,
+    ) {
+        let reason = "second_leg";
+        self.count(trunk, reason);
+        if self.may_log(ip) {
+            let (address, to) = (ip.to_canonical(), shown(to));
+            tracing::info!(trunk, %address, to, status, reason, why, "a call to a person failed");
+        }
+    }
+
+    /// True if the address has not used up its lines.
+    fn may_log(&self, ip: IpAddr) -> bool {
+        let now = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.admits(ip, now)
     }
 
     /// Counts one that is logged elsewhere.

@@ -7,6 +7,8 @@ use ipnet::IpNet;
 /// All settings of an edge.
 #[derive(Debug, Clone)]
 pub struct SipSettings {
+    /// Threads for media. The program has as many for signalling.
+    pub threads: usize,
     /// Concurrent calls; one more is answered 503.
     pub max_calls: usize,
     pub listen: Vec<ListenAddress>,

@@ -7,8 +7,10 @@ mod whatsapp;
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
+    num::NonZero,
     ops::RangeInclusive,
     path::{Path, PathBuf},
+    thread::available_parallelism,
 };
 
 use config::{Value, ValueKind};
@@ -27,6 +29,8 @@ pub(super) use self::{trunks::trunks, whatsapp::has_whatsapp};
 pub(super) const LISTEN: &str = "telephony.sip.listen";
 /// The only list of tables.
 pub(super) const TRUNKS: &str = "telephony.sip.trunks";
+/// Threads for media, and as many for signalling.
+const THREADS_MIN: usize = 2;
 /// Seconds of the shutdown time that remain for webhooks of the ended calls and for connections. At most a quarter of
 /// the time.
 const SHUTDOWN_SECONDS_LEFT: u64 = 5;
@@ -36,6 +40,7 @@ const SHUTDOWN_SECONDS_LEFT: u64 = 5;
 pub(super) struct TelephonyKeys {
     pub(super) enabled: bool,
     max_calls: usize,
+    threads: usize,
     sip: SipKeys,
     voice: VoiceKeys,
     gemini: GeminiKeys,
@@ -141,6 +146,7 @@ impl TelephonyKeys {
         let codecs = sip.codecs.iter().filter_map(|text| codec(text));
         BridgeSettings {
             sip: SipSettings {
+                threads: threads(self.threads),
                 max_calls: self.max_calls,
                 listen: sip.listen.iter().filter_map(|text| listen(text)).collect(),
                 public_address: sip
@@ -235,6 +241,16 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
         _ => None,
     };
     fault.map(str::to_owned)
+}
+
+/// The configured number of threads, or one for each core. With two, one that the system delays does not delay all calls.
+fn threads(configured: usize) -> usize {
+    let cores = || available_parallelism().map_or(THREADS_MIN, NonZero::get);
+    match configured {
+        0 => cores(),
+        some => some,
+    }
+    .max(THREADS_MIN)
 }
 
 fn listen(text: &str) -> Option<ListenAddress> {

@@ -12,8 +12,9 @@ use dikala_protocol::{
     client::{Address, OpenedCall, ServiceClient, WallClock},
 };
 use dikala_sip::{
-    Edge, SipError,
+    Edge, LadderMessage, SipError,
     leg::{OfferedCall, OfferedChannel, Order},
+    quality::CallQuality,
     settings::ListenAddress,
     statistics::EdgeStatistics,
 };
@@ -73,11 +74,23 @@ pub struct BridgeStatistics {
     pub calls: call::CallStatistics,
 }
 
-/// Reads the [`BridgeStatistics`]. It does not keep the edge alive; the edge's counts are zero once the bridge has stopped.
+/// Reads the [`BridgeStatistics`], and what the bridge keeps of single calls. It does not keep the edge alive; once the bridge has
+/// stopped, the edge's counts are zero and its calls are unknown.
 #[derive(Debug, Clone, Default)]
 pub struct StatisticsReader {
     edge: Weak<Edge>,
     calls: Arc<CallCounters>,
+    /// One moment, by both clocks; `None` if no bridge was started.
+    begun: Option<(std::time::Instant, Millis)>,
+}
+
+/// The SIP messages of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallLadder {
+    /// With their times, oldest first.
+    pub messages: Vec<(Millis, LadderMessage)>,
+    /// Older messages that were forgotten.
+    pub forgotten: u64,
 }
 
 impl StatisticsReader {
@@ -88,6 +101,33 @@ impl StatisticsReader {
             calls: self.calls.read(),
         }
     }
+
+    /// The SIP messages of the call with this id of the bridge; `None` if they are not kept here.
+    pub fn ladder(&self, id: &str) -> Option<CallLadder> {
+        let ladder = self.edge.upgrade()?.ladder(id)?;
+        let (instant, clock) = self.begun?;
+        let at = |message: &LadderMessage| {
+            let since = message.at.saturating_duration_since(instant).as_millis();
+            clock.plus_ms(i64::try_from(since).unwrap_or(i64::MAX))
+        };
+        let messages = ladder.messages.into_iter();
+        Some(CallLadder {
+            messages: messages.map(|message| (at(&message), message)).collect(),
+            forgotten: ladder.forgotten,
+        })
+    }
+
+    /// Forgets the SIP messages of a call.
+    pub fn forget_ladder(&self, id: &str) {
+        if let Some(edge) = self.edge.upgrade() {
+            edge.forget_ladder(id);
+        }
+    }
+
+    /// The quality of the call with this id of the bridge; `None` if it is not kept here.
+    pub fn quality(&self, id: &str) -> Option<CallQuality> {
+        self.edge.upgrade()?.quality(id)
+    }
 }
 
 #[derive(Debug)]
@@ -95,6 +135,7 @@ pub struct TelephonyBridge {
     edge: Arc<Edge>,
     calls: CallTasks,
     within: Duration,
+    begun: (std::time::Instant, Millis),
 }
 
 impl TelephonyBridge {
@@ -109,12 +150,14 @@ impl TelephonyBridge {
         let trust = Trust::new(settings.extra_ca_file.as_deref())?;
         let provider = provider(&settings.voice, &trust);
         let tls = trust.client_config();
+        let begun = (std::time::Instant::now(), clock());
         let calls = CallTasks::start(settings, provider, service, trust, clock);
         let edge = Edge::start(settings.sip.clone(), USER_AGENT, tls, calls.incoming()).await?;
         Ok(Self {
             edge: Arc::new(edge),
             calls,
             within: Duration::from_secs(settings.shutdown_seconds),
+            begun,
         })
     }
 
@@ -137,6 +180,7 @@ impl TelephonyBridge {
         StatisticsReader {
             edge: Arc::downgrade(&self.edge),
             calls: Arc::clone(&self.calls.counters),
+            begun: Some(self.begun),
         }
     }
 
@@ -146,6 +190,7 @@ impl TelephonyBridge {
             edge,
             calls,
             within,
+            ..
         } = self;
         edge.drain();
         calls.finish(within).await;

@@ -1,7 +1,5 @@
 //! A bridge on its own threads, so that other work of the program does not delay calls.
 
-use std::{num::NonZero, thread::available_parallelism};
-
 use dikala_protocol::client::{Address, WallClock};
 use dikala_sip::settings::ListenAddress;
 use tokio::runtime::{Builder, Runtime};
@@ -10,9 +8,6 @@ use crate::{
     bridge::{BridgeStartError, StatisticsReader, TelephonyBridge},
     settings::BridgeSettings,
 };
-
-/// Calls wait more than they compute.
-const THREADS_MAX: usize = 2;
 
 #[derive(Debug)]
 pub struct BridgeThreads {
@@ -29,10 +24,9 @@ impl BridgeThreads {
         service: Address,
         clock: WallClock,
     ) -> Result<Self, BridgeStartError> {
-        let cores = available_parallelism().map_or(1, NonZero::get);
         let runtime = Builder::new_multi_thread()
             .thread_name("telephony")
-            .worker_threads(cores.min(THREADS_MAX))
+            .worker_threads(settings.sip.threads.max(1))
             .enable_all()
             .build()
             .map_err(BridgeStartError::Threads)?;

@@ -33,6 +33,7 @@ async fn a_bridge_that_stops_takes_itself_off_its_registrars() {
     };
     let settings = BridgeSettings {
         sip: SipSettings {
+            threads: 2,
             max_calls: 1,
             listen: vec![ListenAddress {
                 transport: SipTransport::Udp,

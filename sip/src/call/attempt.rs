@@ -8,7 +8,8 @@ use super::{
     DialogMessage, INBOX, MediaSockets, dressed,
     early_media::UnansweredMedia,
     invitation::{Invitation, InviteParts},
-    outgoing_leg::{NoLeg, OutgoingLeg},
+    no_leg::NoLeg,
+    outgoing_leg::OutgoingLeg,
     requests::proven,
     session::SdpSession,
 };
@@ -88,10 +89,12 @@ impl OutgoingLeg {
         let peer = flow.remote.ip();
         let registration = shared.dialogs.list(invitation.key(), inbox, peer);
         let parts = self.parts(&flow, &contact, &mut session);
+        let id = &self.caller.id;
+        shared.ladders.join(id, invitation.call_id());
         let (invite, answers) = sent(shared, invitation.next(&self.caller, parts), &flow);
         Ok(Attempt {
             session,
-            early: UnansweredMedia::new(sockets, self.hears_early.clone()),
+            early: UnansweredMedia::new(sockets, self.hears_early.clone(), id.clone()),
             inbox: received,
             registration,
             contact,

@@ -1,5 +1,7 @@
 //! The second leg of a transfer: the servers that are tried, and the outcome.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use futures_util::future::BoxFuture;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -10,8 +12,9 @@ use super::{
     AnswerSdp, Call, Control, ORDERS, Peer,
     attempt::Attempt,
     invitation::Invitation,
+    no_leg::NoLeg,
     outbound,
-    outgoing_leg::{NoLeg, OutgoingLeg, RedirectingServer, is_ours},
+    outgoing_leg::{OutgoingLeg, RedirectingServer, is_ours},
     session_timer,
 };
 use crate::{
@@ -40,23 +43,26 @@ impl OutgoingLeg {
         Box::pin(async move {
             let shared = self.shared.clone();
             let trunk = self.caller.trunk.name.clone();
+            let to = self.to.uri.user.clone();
             let persons = &shared.counters.persons;
-            match self.run(alive).await {
+            let mut plan = self;
+            match plan.run(alive).await {
                 Ok(leg) => {
                     count(&persons.answered, 1);
                     Ok(leg)
                 }
-                Err(NoLeg { why, counted }) => {
-                    count(counted(persons), 1);
-                    shared.refusals.count(&trunk, "second_leg");
-                    tracing::info!(trunk, why, "a call to a person failed");
-                    Err(why)
+                Err(none) => {
+                    count((none.counted)(persons), 1);
+                    let failed = (none.status, none.why.as_str());
+                    let ip = plan.tried.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+                    shared.refusals.note_second_leg(&trunk, failed, ip, &to);
+                    Err(none.why)
                 }
             }
         })
     }
 
-    async fn run(mut self, alive: oneshot::Receiver<()>) -> Result<Leg, NoLeg> {
+    async fn run(&mut self, alive: oneshot::Receiver<()>) -> Result<Leg, NoLeg> {
         let (attempt, response) = self.answered(alive).await?;
         let dialog = attempt.dialog(&response);
         let dialog = dialog.ok_or("the other side's answer names no way to it")?;
@@ -168,7 +174,7 @@ impl OutgoingLeg {
                 }
                 Some(message) = attempt.inbox.recv() => {
                     match self.hangs_up_early(&attempt.contact, message) {
-                        true => NoLeg::refused("the other side hung up"),
+                        true => NoLeg::refused(None, "the other side hung up"),
                         false => continue,
                     }
                 }
@@ -205,6 +211,7 @@ impl OutgoingLeg {
     /// the trunk. A server that a redirection named gets them only if it sent the redirection itself.
     fn call_at(&mut self, flow: Flow, invitation: &mut Invitation) -> Result<Attempt, NoLeg> {
         let ip = flow.remote.ip();
+        self.tried = Some(ip);
         let is_ours = is_ours(
             ip,
             self.to.is_configured,
@@ -257,12 +264,14 @@ impl OutgoingLeg {
         invitation: &mut Invitation,
         refusal: &SipResponse,
     ) -> Result<Attempt, NoLeg> {
-        let not_taken = || NoLeg::refused(not_taken(refusal.status));
+        let status = refusal.status;
+        let not_taken = || NoLeg::refused(Some(status), not_taken(status));
         match refusal.status {
             401 | 407 => {
                 let ours = self.credentials.as_ref();
                 let again = ours.and_then(|ours| invitation.prove(refusal, ours));
-                let why = || NoLeg::refused("the trunk asks for other credentials");
+                let why = "the trunk asks for other credentials";
+                let why = || NoLeg::refused(Some(status), why);
                 attempt.send(&self.shared, again.ok_or_else(why)?);
                 Ok(attempt)
             }
@@ -284,7 +293,8 @@ impl OutgoingLeg {
         invitation: &mut Invitation,
         refusal: &SipResponse,
     ) -> Result<Attempt, NoLeg> {
-        let not_taken = || NoLeg::refused(not_taken(refusal.status));
+        let status = refusal.status;
+        let not_taken = || NoLeg::refused(Some(status), not_taken(status));
         let trunk = self.caller.named_by_trunk().ok_or_else(not_taken)?;
         let to = invitation.redirection(refusal, trunk.prefix.as_deref());
         let to = to.ok_or_else(not_taken)?;

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     leg::{LegEvent, Speech},
     media::{fir::Resampler, sdp::MediaTerms},
+    quality::LegRole,
     shared::Shared,
 };
 
@@ -29,6 +30,8 @@ pub struct UnansweredMedia {
     pub received: mpsc::Receiver<LegEvent>,
     /// The media of the caller, who hears it. Weak, because a strong sender would keep that media alive after the caller's call.
     caller: Option<mpsc::WeakSender<Control>>,
+    /// The id of the call.
+    id: Arc<str>,
     /// The terms of the media, and the source address of their signalling.
     terms: Option<(MediaTerms, IpAddr)>,
     resampler: Resampler,
@@ -37,7 +40,11 @@ pub struct UnansweredMedia {
 }
 
 impl UnansweredMedia {
-    pub fn new(sockets: MediaSockets, caller: Option<mpsc::WeakSender<Control>>) -> Self {
+    pub fn new(
+        sockets: MediaSockets,
+        caller: Option<mpsc::WeakSender<Control>>,
+        id: Arc<str>,
+    ) -> Self {
         let (speech, spoken) = mpsc::channel(SPEECH);
         let (events, received) = mpsc::channel(EVENTS);
         Self {
@@ -48,6 +55,7 @@ impl UnansweredMedia {
             events,
             received,
             caller,
+            id,
             terms: None,
             resampler: Resampler::from_16_to_24(),
             // Silence before the first sound does not replace the ring tone.
@@ -71,7 +79,10 @@ impl UnansweredMedia {
             return;
         };
         let events = self.events.clone();
-        match media_task::start(shared, sockets, terms, signalling, spoken, events) {
+        let reporter = shared.qualities.reporter(self.id.clone(), LegRole::Person);
+        let started =
+            media_task::start(shared, sockets, terms, signalling, spoken, events, reporter);
+        match started {
             Ok(media) => {
                 let _ = media.control.send(Control::Begin).await;
                 self.media = Some(media);

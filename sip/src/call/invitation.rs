@@ -62,6 +62,10 @@ impl Invitation {
     }
 
     /// Key of the dialog.
+    pub fn call_id(&self) -> &str {
+        &self.call_id
+    }
+
     pub fn key(&self) -> String {
         dialog::key(&self.call_id, &self.tag)
     }

@@ -26,6 +26,7 @@ use crate::{
         sdp::MediaTerms,
         stream::{Channel, MediaStream, RtpSeed, StreamEvent},
     },
+    quality::QualityReporter,
     shared::Shared,
     statistics::count,
 };
@@ -33,6 +34,8 @@ use crate::{
 const TICK: Duration = Duration::from_millis(20);
 /// Longer packets are dropped; audio packets are far shorter.
 const PACKET_BYTES_MAX: usize = 2_048;
+/// Interval of the reports on the quality.
+const REPORT_MS: u64 = 1_000;
 /// Part of the channel that is reserved for events other than audio, which must not be lost.
 pub(super) const KEPT_FOR_EVENTS: usize = 64;
 
@@ -68,6 +71,9 @@ pub struct MediaTask {
     first: Option<oneshot::Sender<()>>,
     speech: mpsc::Receiver<Speech>,
     events: mpsc::Sender<LegEvent>,
+    reporter: QualityReporter,
+    /// When the quality is reported next.
+    report_ms: u64,
     shared: Arc<Shared>,
 }
 
@@ -102,7 +108,8 @@ pub struct MediaHandle {
     pub first: Option<oneshot::Receiver<()>>,
 }
 
-/// Starts the media of a call; packets that came before are dropped. It sends and receives once told so, or once a packet comes from the signalling's address.
+/// Starts the media of a call; packets that came before are dropped. It sends and receives once told so, or once a packet comes
+/// from the signalling's address.
 pub fn start(
     shared: &Arc<Shared>,
     sockets: MediaSockets,
@@ -110,6 +117,7 @@ pub fn start(
     signalling: IpAddr,
     speech: mpsc::Receiver<Speech>,
     events: mpsc::Sender<LegEvent>,
+    reporter: QualityReporter,
 ) -> Result<MediaHandle, crate::media::Error> {
     sockets.drop_received();
     let (control, controls) = mpsc::channel(64);
@@ -126,6 +134,8 @@ pub fn start(
         first: Some(first),
         speech,
         events,
+        reporter,
+        report_ms: REPORT_MS,
         shared: shared.clone(),
     };
     let told = audio.events.clone();
@@ -205,6 +215,11 @@ impl MediaTask {
         count(&counters.packets, all.received);
         count(&counters.packets_lost, all.lost);
         count(&counters.packets_late, all.late);
+        let quality = self.stream.quality();
+        if all.received + all.sent > 0 {
+            counters.quality.count(&quality);
+        }
+        self.reporter.report(quality);
         outcome
     }
 
@@ -214,6 +229,10 @@ impl MediaTask {
         stream.tick(now, heard, &mut |channel, to, packet| {
             way.send(channel, to, packet);
         });
+        if now >= self.report_ms {
+            self.report_ms = now + REPORT_MS;
+            self.reporter.report(self.stream.quality());
+        }
     }
 
     /// Begins to send. False if it had begun already.

@@ -10,6 +10,7 @@ mod invitation;
 mod join;
 pub mod media_sockets;
 mod media_task;
+mod no_leg;
 mod outbound;
 mod outgoing_leg;
 mod requests;
@@ -45,6 +46,7 @@ use crate::{
         sdp::{MediaTerms, codec_name, named_address},
     },
     message::{Headers, SipRequest, SipResponse},
+    quality::LegRole,
     settings::Trunk,
     shared::{ALLOW, RETRY_AFTER_SECONDS, SUPPORTED, Shared},
     statistics::count,
@@ -66,6 +68,8 @@ const ID_CHARS_MAX: usize = 128;
 /// Caller and called number, as the edge found them.
 #[derive(Debug, Clone)]
 pub struct CallParties {
+    /// The id of the call; empty until it is offered.
+    pub id: Arc<str>,
     pub trunk: Trunk,
     /// At least one. After the answer, the first is the one that counts.
     pub dids: Vec<String>,
@@ -146,12 +150,12 @@ impl Peer {
     }
 }
 
-/// Begins a call, or refuses it.
+/// Begins a call, or refuses it. `bytes`: the INVITE as it came.
 pub fn begin(
     shared: &Arc<Shared>,
     line: LinePermit,
     caller: CallParties,
-    request: &SipRequest,
+    (request, bytes): (&SipRequest, &[u8]),
     reply: Responder,
     incoming: &mpsc::Sender<OfferedCall>,
 ) {
@@ -170,11 +174,17 @@ pub fn begin(
     };
     let terms = call.terms.as_ref();
     let codec = terms.map(|terms| codec_name(terms.codec));
+    let id = call_id(identity, call.registration.mark_offered());
+    call.caller.id = id.as_str().into();
+    let sip_call_id = request.headers.call_id();
+    let socket = reply.flow.socket();
+    shared.ladders.begin(&id, sip_call_id, bytes, socket);
+    reply.send(&reply.response(100, "Trying"));
     room.send(OfferedCall {
-        id: call_id(identity, call.registration.mark_offered()),
+        id,
         dids: call.caller.dids.clone(),
         caller: call.caller.number.clone(),
-        sip_call_id: cut(request.headers.call_id()),
+        sip_call_id: cut(sip_call_id),
         trunk: call.caller.trunk.name.clone(),
         user_agent: request.headers.get("User-Agent").map(cut),
         codec,
@@ -192,27 +202,26 @@ fn prepare(
     (request, identity): (&SipRequest, &str),
     reply: &Responder,
 ) -> Option<(Call, Leg)> {
-    let timer = timer_of(request, &caller.trunk, reply)?;
+    let Some(timer) = timer_of(request, &caller.trunk, reply) else {
+        note(shared, &caller, (422, "timer"), reply);
+        return None;
+    };
     let flow = reply.flow.towards(reply.flow.remote);
-    let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact(shared, request, &flow))
-    else {
+    let contact = contact(shared, request, &flow);
+    let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact) else {
+        note(shared, &caller, (400, "contact"), reply);
         reply.refuse(400, "Contact Is Missing");
         return None;
     };
     let (inbox, received) = mpsc::channel(INBOX);
     let dialogs = &shared.dialogs;
     let Some(registration) = dialogs.list_caller(&dialog, identity, inbox, flow.remote.ip()) else {
+        note(shared, &caller, (482, "repeated"), reply);
         refuse_again(reply);
         return None;
     };
     let address = shared.media_ip_for(&flow, named_address(&request.body));
-    let bound = MediaSockets::bind(&shared.settings.rtp_ports, address);
-    let told = |error: &std::io::Error| tracing::warn!(%error, "a call has no port for its media");
-    let Ok(sockets) = bound.inspect_err(told) else {
-        note(shared, &caller, (503, "ports"), reply);
-        refuse_for_now(reply, "no port for media is free");
-        return None;
-    };
+    let sockets = bind(shared, &caller, address, reply)?;
     let mut session = SdpSession::new(shared, &caller.trunk, &flow, address, sockets.port);
     let answered = match session.offered(&request.body) {
         Ok(answered) => answered,
@@ -254,6 +263,23 @@ fn prepare(
         events: receiver,
     };
     Some((call, leg))
+}
+
+/// Sockets for the media of a call; or `None` after refusing the INVITE.
+fn bind(
+    shared: &Shared,
+    caller: &CallParties,
+    address: IpAddr,
+    reply: &Responder,
+) -> Option<MediaSockets> {
+    let bound = MediaSockets::bind(&shared.settings.rtp_ports, address);
+    let told = |error: &std::io::Error| tracing::warn!(%error, "a call has no port for its media");
+    if let Ok(sockets) = bound.inspect_err(told) {
+        return Some(sockets);
+    }
+    note(shared, caller, (503, "ports"), reply);
+    refuse_for_now(reply, "no port for media is free");
+    None
 }
 
 /// Counts and logs a refused call.
@@ -406,8 +432,15 @@ impl Call {
                 }
             }
             (None, Some(sockets), Some(speech)) => {
-                let events = self.events.clone();
-                match media_task::start(&self.shared, sockets, terms, signalling, speech, events) {
+                let (shared, events) = (&self.shared, self.events.clone());
+                let role = match self.is_callers {
+                    true => LegRole::Caller,
+                    false => LegRole::Person,
+                };
+                let reporter = shared.qualities.reporter(self.caller.id.clone(), role);
+                let started =
+                    media_task::start(shared, sockets, terms, signalling, speech, events, reporter);
+                match started {
                     Ok(media) => self.media = Some(media),
                     Err(error) => {
                         tracing::warn!(%error, "the media of a call cannot be started");

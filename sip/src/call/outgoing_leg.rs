@@ -1,10 +1,6 @@
-//! A second leg that is to be called: where it goes, for whom, and why it may fail.
+//! A second leg that is to be called: where it goes, and for whom.
 
-use std::{
-    collections::VecDeque,
-    net::IpAddr,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::{collections::VecDeque, net::IpAddr, sync::Arc};
 
 use tokio::sync::mpsc;
 
@@ -14,7 +10,6 @@ use crate::{
     resolution::SipTarget,
     settings::Credentials,
     shared::Shared,
-    statistics::OutcomeCounters,
     transport::Flow,
 };
 
@@ -51,40 +46,10 @@ pub struct OutgoingLeg {
     pub credentials: Option<Credentials>,
     /// Set after a redirection: the server that sent it.
     pub redirected_by: Option<RedirectingServer>,
+    /// The address of the last server that was called.
+    pub tried: Option<IpAddr>,
     /// The caller's media, which plays early media.
     pub hears_early: Option<mpsc::WeakSender<Control>>,
-}
-
-/// Why there is no leg, and the counter for it.
-#[derive(Debug)]
-pub struct NoLeg {
-    pub why: String,
-    pub counted: fn(&OutcomeCounters) -> &AtomicU64,
-}
-
-impl<W: Into<String>> From<W> for NoLeg {
-    fn from(why: W) -> Self {
-        Self {
-            why: why.into(),
-            counted: |of| &of.failed,
-        }
-    }
-}
-
-impl NoLeg {
-    pub fn refused(why: impl Into<String>) -> Self {
-        Self {
-            counted: |of| &of.refused,
-            ..why.into().into()
-        }
-    }
-
-    pub fn cancelled(why: &str) -> Self {
-        Self {
-            counted: |of| &of.cancelled,
-            ..why.into()
-        }
-    }
 }
 
 impl OutgoingLeg {
@@ -100,6 +65,7 @@ impl OutgoingLeg {
             targets: VecDeque::new(),
             credentials: None,
             redirected_by: None,
+            tried: None,
             shared,
             caller,
             to,

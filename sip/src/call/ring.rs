@@ -82,6 +82,7 @@ impl Call {
                     },
                     None => {
                         self.registration.free_caller();
+                        note(&self.shared, &self.caller, (503, "undecided"), &ringing.reply);
                         refuse_for_now(&ringing.reply, "nobody decides about the call");
                         return None;
                     }
@@ -252,7 +253,7 @@ impl Call {
                     self.taking = AnswerSdp::Agreed;
                 }
                 Err(refused) => {
-                    count(&self.shared.counters.callers.refused, 1);
+                    note(&self.shared, &self.caller, (488, "media"), &ringing.reply);
                     self.registration.free_caller();
                     refuse_offer(&self.shared, reply, refused.status, &refused.words);
                     refuse_offer(&self.shared, &ringing.reply, 488, &refused.words);
@@ -279,6 +280,12 @@ impl Call {
 
     fn give_up_ringing(&mut self, ringing: &Ringing) {
         self.registration.free_caller();
+        note(
+            &self.shared,
+            &self.caller,
+            (504, "unacknowledged"),
+            &ringing.reply,
+        );
         ringing.reply.refuse(504, "Server Time-out");
         let words = "the ringing was not acknowledged".to_owned();
         self.notify(LegEvent::Failed(words));
@@ -289,6 +296,12 @@ impl Call {
         let now = Instant::now();
         if now >= decided {
             self.registration.free_caller();
+            note(
+                &self.shared,
+                &self.caller,
+                (480, "undecided"),
+                &ringing.reply,
+            );
             ringing.reply.refuse(480, "Temporarily Unavailable");
             self.notify(LegEvent::Failed("nobody decided about the call".to_owned()));
             return true;
@@ -320,6 +333,7 @@ impl Call {
             && !self.agreed(terms).await
         {
             self.registration.free_caller();
+            note(&self.shared, &self.caller, (500, "media"), reply);
             reply.refuse(500, "Server Internal Error");
             self.notify(LegEvent::Failed("the media cannot be started".to_owned()));
             return None;

@@ -34,6 +34,7 @@ pub async fn try_registrar(
         IpAddr::from(Ipv4Addr::UNSPECIFIED)
     };
     let settings = SipSettings {
+        threads: 2,
         max_calls: 0,
         listen: vec![ListenAddress {
             transport: SipTransport::Udp,

@@ -21,11 +21,13 @@ use crate::{
     call::{self, CallParties},
     dialog::open_dialogs::DialogMessage,
     identities::{self, NoCalledNumber},
+    ladder::Ladders,
     leg::OfferedCall,
     limits::rate_limit::{RateCount, RateLimit, RateLimiter},
     lines::{ALL_TAKEN, LinePermit},
     message::{
-        BrokenMessage, Method, SipMessage, SipRequest, SipResponse, Via, check, parse, take_sdp,
+        BrokenMessage, Headers, Method, SipMessage, SipRequest, SipResponse, Via, check, parse,
+        take_sdp,
     },
     settings::Trunk,
     shared::{ACCEPT, ALLOW, SUPPORTED, Shared, token},
@@ -84,8 +86,18 @@ impl Receive for EdgeEntry {
             return;
         }
         match parsed {
-            Ok(message) => self.take(message, flow),
-            Err(broken) => answer_broken(&broken, flow, self.shared.user_agent.without_version()),
+            Ok(message) => {
+                self.keep(&message, bytes, flow);
+                self.take(message, bytes, flow);
+            }
+            Err(broken) => {
+                if let Some(headers) = &broken.request
+                    && headers.cseq().is_some_and(|(_, method)| method == "INVITE")
+                {
+                    self.note_malformed(broken.status, headers, flow);
+                }
+                answer_broken(&broken, flow, self.shared.user_agent.without_version());
+            }
         }
     }
 
@@ -110,6 +122,10 @@ impl Receive for EdgeEntry {
         self.access.knows_host(ip)
             || self.shared.dialogs.are_with(ip)
             || self.shared.registrars.have(ip)
+    }
+
+    fn ladders(&self) -> Arc<Ladders> {
+        self.shared.ladders.clone()
     }
 }
 
@@ -195,9 +211,33 @@ impl EdgeEntry {
         self.shared.transactions.awaits(response)
     }
 
-    fn take(&self, message: SipMessage, flow: &Flow) {
+    /// Keeps a message of a call in its ladder. Of strangers only what belongs to a call is kept.
+    fn keep(&self, message: &SipMessage, bytes: &[u8], flow: &Flow) {
+        let headers = match message {
+            SipMessage::Request(request) => &request.headers,
+            SipMessage::Response(response) => &response.headers,
+        };
+        let (ladders, call_id) = (&self.shared.ladders, headers.call_id());
+        let is_kept = ladders.has(call_id)
+            && (self.access.is_proven(flow)
+                || match message {
+                    SipMessage::Request(request) => self.belongs(request),
+                    SipMessage::Response(response) => self.awaits(response),
+                });
+        if is_kept {
+            ladders.add(call_id, bytes, flow.socket(), false);
+        }
+    }
+
+    /// Counts and logs an INVITE that is refused before its trunk is looked up.
+    fn note_malformed(&self, status: u16, headers: &Headers, flow: &Flow) {
+        let (refusals, ip) = (&self.shared.refusals, flow.remote.ip());
+        refusals.note("", (status, "malformed"), ip, headers, None);
+    }
+
+    fn take(&self, message: SipMessage, bytes: &[u8], flow: &Flow) {
         match message {
-            SipMessage::Request(request) => self.request(request, flow),
+            SipMessage::Request(request) => self.request(request, bytes, flow),
             SipMessage::Response(mut response) => {
                 take_sdp(&mut response.headers, &mut response.body);
                 self.shared.transactions.answered(response);
@@ -205,11 +245,14 @@ impl EdgeEntry {
         }
     }
 
-    fn request(&self, mut request: SipRequest, flow: &Flow) {
+    fn request(&self, mut request: SipRequest, bytes: &[u8], flow: &Flow) {
         let server = self.shared.user_agent.without_version();
         let mut via = match check(&request) {
             Ok(via) => via,
             Err(fault) => {
+                if request.method == Method::Invite {
+                    self.note_malformed(fault.status, &request.headers, flow);
+                }
                 if request.method != Method::Ack {
                     refused(fault.status, "Bad Request", fault.words).send(
                         &request.headers,
@@ -239,7 +282,7 @@ impl EdgeEntry {
             _ => {
                 let done = match request.headers.tag("To") {
                     Some(tag) => self.inside(&request, tag, key, &back),
-                    None => self.outside(&request, key, &back, flow),
+                    None => self.outside((&request, bytes), key, &back, flow),
                 };
                 if let Err(why) = done {
                     why.send(&request.headers, &back, server);
@@ -289,7 +332,7 @@ impl EdgeEntry {
     /// Handles a request that belongs to no call.
     fn outside(
         &self,
-        request: &SipRequest,
+        (request, bytes): (&SipRequest, &[u8]),
         key: String,
         back: &Flow,
         flow: &Flow,
@@ -334,18 +377,21 @@ impl EdgeEntry {
             trunk: trunk.name.clone(),
             phone: (!trusted).then_some(ip),
         };
-        let Some(reply) = self.arrived(request, key, back, token(), place)? else {
+        let arrived = self.arrived(request, key, back, token(), place);
+        let arrived = arrived.inspect_err(|why| refuse((why.status(), "transactions")))?;
+        let Some(reply) = arrived else {
             return Ok(());
         };
-        reply.send(&reply.response(100, "Trying"));
         let caller = CallParties {
+            id: Arc::default(),
             trunk: trunk.clone(),
             dids,
             number: identities::caller_number(request, trunk, trusted),
             is_trunk_itself: trusted,
             outbound: None,
         };
-        call::begin(&self.shared, line, caller, request, reply, &self.incoming);
+        let invite = (request, bytes);
+        call::begin(&self.shared, line, caller, invite, reply, &self.incoming);
         Ok(())
     }
 

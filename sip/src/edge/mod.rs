@@ -23,14 +23,17 @@ use tokio::{
 
 use self::{entry::EdgeEntry, registration::Registration};
 use crate::{
+    ladder::Ladder,
     leg::OfferedCall,
     message::Host,
+    quality::CallQuality,
     resolution,
     settings::{ListenAddress, SipSettings, SipTransport, UserAgent},
     shared::{BoundSockets, PublicAddress, Shared},
     statistics::EdgeStatistics,
     transport::{
         Acceptor, Flow, Receive, SipConnectionLimits, TlsError, accept, listen_tcp, listen_udp,
+        local,
     },
 };
 
@@ -81,11 +84,6 @@ pub struct Edge {
     media: Option<tokio::runtime::Runtime>,
 }
 
-/// Ticks are short; with two threads, one that the system delays does not delay all calls.
-fn media_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8))
-}
-
 /// Errors: the DNS has no address of the name.
 async fn public_address(settings: &SipSettings) -> Result<Option<PublicAddress>, SipError> {
     let Some(public) = &settings.public_address else {
@@ -124,7 +122,7 @@ impl Edge {
         let public = public_address(&settings).await?;
         let media = tokio::runtime::Builder::new_multi_thread()
             .thread_name("media")
-            .worker_threads(media_threads())
+            .worker_threads(settings.threads.max(1))
             .enable_all()
             .build()
             .map_err(SipError::Media)?;
@@ -233,6 +231,25 @@ impl Edge {
             Some(acceptor) => Ok(acceptor.reload()?),
             None => Ok(()),
         }
+    }
+
+    /// The SIP messages of the call with this id of ours; `None` if it was never offered, or is forgotten.
+    pub fn ladder(&self, id: &str) -> Option<Ladder> {
+        let mut ladder = self.shared.ladders.read(id)?;
+        for message in &mut ladder.messages {
+            message.local = local(message.local, message.remote);
+        }
+        Some(ladder)
+    }
+
+    /// Forgets the SIP messages of a call.
+    pub fn forget_ladder(&self, id: &str) {
+        self.shared.ladders.forget(id);
+    }
+
+    /// The quality of the call with this id of ours; `None` if it had no media, or is forgotten.
+    pub fn quality(&self, id: &str) -> Option<CallQuality> {
+        self.shared.qualities.read(id)
     }
 
     pub fn statistics(&self) -> EdgeStatistics {

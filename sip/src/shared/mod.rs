@@ -10,8 +10,10 @@ use tokio::sync::mpsc;
 
 use crate::{
     dialog::open_dialogs::OpenDialogs,
+    ladder::Ladders,
     lines::Lines,
     message::{SipRequest, SipResponse},
+    quality::Qualities,
     refusals::Refusals,
     registrars::Registrars,
     resolution::Nameservers,
@@ -44,6 +46,8 @@ pub struct Shared {
     pub media: tokio::runtime::Handle,
     pub counters: EdgeCounters,
     pub refusals: Refusals,
+    pub ladders: Arc<Ladders>,
+    pub qualities: Arc<Qualities>,
     public: Option<PublicAddress>,
     /// Each joined call holds a clone.
     pub joined: Arc<()>,
@@ -85,6 +89,8 @@ impl Shared {
             media,
             counters: EdgeCounters::default(),
             refusals: Refusals::default(),
+            ladders: Arc::default(),
+            qualities: Arc::default(),
             public,
             joined: Arc::default(),
             dialogs: Arc::default(),

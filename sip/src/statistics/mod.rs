@@ -5,6 +5,7 @@ mod durations;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use self::durations::DurationHistogram;
+use crate::quality::{QualityHistograms, QualityStatistics};
 
 pub use self::durations::{BOUNDS_US, DurationCounts};
 
@@ -42,6 +43,7 @@ pub struct EdgeStatistics {
     /// Strangers' messages dropped by the rate limit.
     pub strangers_dropped: u64,
     pub refused: Vec<RefusalCount>,
+    pub quality: QualityStatistics,
 }
 
 /// Refused calls of one trunk for one reason; no trunk if none admitted the caller.
@@ -76,6 +78,7 @@ pub(crate) struct EdgeCounters {
     pub answer: DurationHistogram,
     /// From the caller's voice to the silence of our side.
     pub barge_in: DurationHistogram,
+    pub quality: QualityHistograms,
 }
 
 impl OutcomeCounters {
@@ -103,6 +106,7 @@ impl EdgeCounters {
             packets_late: self.packets_late.load(Relaxed),
             ticks: self.ticks.load(Relaxed),
             ticks_late: self.ticks_late.load(Relaxed),
+            quality: self.quality.read(),
             ..EdgeStatistics::default()
         }
     }

@@ -15,7 +15,10 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use crate::settings::SipTransport;
+use crate::{
+    ladder::{Ladders, MessageSocket},
+    settings::SipTransport,
+};
 
 pub use self::{
     connection_limits::SipConnectionLimits,
@@ -35,6 +38,8 @@ pub trait Receive: Send + Sync + 'static {
     fn is_proven(&self, flow: &Flow) -> bool;
     /// True if the address is a trunk's, or a peer there was admitted: it may hold more connections.
     fn knows(&self, ip: IpAddr) -> bool;
+    /// Where sent messages are kept.
+    fn ladders(&self) -> Arc<Ladders>;
 }
 
 /// The route to a peer.
@@ -45,6 +50,7 @@ pub struct Flow {
     pub bound: SocketAddr,
     pub remote: SocketAddr,
     way: FlowPath,
+    ladders: Arc<Ladders>,
 }
 
 #[derive(Clone)]
@@ -74,6 +80,7 @@ impl Flow {
             bound: address(bound),
             remote: address(remote),
             way: FlowPath::Connection(queue),
+            ladders: Arc::default(),
         };
         (flow, sent)
     }
@@ -82,8 +89,9 @@ impl Flow {
         matches!(self.way, FlowPath::Connection(_))
     }
 
-    /// Sends; false if the connection is gone.
+    /// Sends; false if the connection is gone. A call's message is kept in its ladder.
     pub fn send(&self, bytes: &[u8]) -> bool {
+        self.ladders.sent(bytes, self.socket());
         match &self.way {
             FlowPath::Datagrams(socket) => {
                 if let Err(error) = socket.send_to(bytes, self.remote) {
@@ -92,6 +100,14 @@ impl Flow {
                 true
             }
             FlowPath::Connection(queue) => queue.try_send(bytes.to_vec()).is_ok(),
+        }
+    }
+
+    pub fn socket(&self) -> MessageSocket {
+        MessageSocket {
+            transport: self.transport,
+            bound: self.bound,
+            remote: self.remote,
         }
     }
 
@@ -123,11 +139,16 @@ impl Flow {
 
     /// Our address as this peer sees it, without NAT between us.
     pub fn local(&self) -> SocketAddr {
-        if self.bound.ip().is_unspecified() {
-            SocketAddr::new(local_towards(self.remote), self.bound.port())
-        } else {
-            self.bound
-        }
+        local(self.bound, self.remote)
+    }
+}
+
+/// The address of a socket that is bound there, as `remote` sees it without NAT.
+pub fn local(bound: SocketAddr, remote: SocketAddr) -> SocketAddr {
+    if bound.ip().is_unspecified() {
+        SocketAddr::new(local_towards(remote), bound.port())
+    } else {
+        bound
     }
 }
 

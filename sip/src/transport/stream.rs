@@ -103,6 +103,7 @@ async fn serve(
         bound,
         remote,
         way: FlowPath::Connection(queue),
+        ladders: receiver.ladders(),
     };
     let Some(tls) = tls else {
         return run(
@@ -149,6 +150,7 @@ pub async fn connect(
         bound,
         remote,
         way: FlowPath::Connection(queue),
+        ladders: receiver.ladders(),
     };
     let served = flow.clone();
     if let Some((tls, host)) = secured {

@@ -44,6 +44,7 @@ pub fn listen_udp(
         bound,
         remote: bound,
         way: FlowPath::Datagrams(Arc::new(socket)),
+        ladders: receiver.ladders(),
     };
     let back = flow.clone();
     let task = tokio::spawn(async move {

@@ -7,6 +7,7 @@ mod access;
 mod bodies;
 mod calls;
 mod changes;
+mod diagnosis;
 mod dialling;
 mod digests;
 mod edges;

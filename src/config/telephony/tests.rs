@@ -459,3 +459,14 @@ fn passwords_that_keep_nobody_out_are_refused() {
     }
     assert!(of("rahasia-sekali").is_ok());
 }
+
+#[test]
+fn there_is_a_thread_for_each_core_and_two_at_least() {
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    for (configured, threads) in [(0, cores.max(2)), (1, 2), (2, 2), (7, 7)] {
+        let toml = format!("[telephony]\nenabled = true\nthreads = {configured}\n");
+        let (_, settings) = read(&toml, &[("GEMINI_API_KEY", "g-secret")]).expect("it is right");
+        let bridge = settings.telephony().expect("it is enabled");
+        assert_eq!(bridge.sip.threads, threads, "{configured}");
+    }
+}

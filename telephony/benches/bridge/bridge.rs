@@ -64,6 +64,7 @@ fn settings(model: &str, codec: Codec) -> BridgeSettings {
     };
     BridgeSettings {
         sip: SipSettings {
+            threads: 2,
             max_calls: 1_000,
             listen: vec![ListenAddress {
                 transport: SipTransport::Udp,

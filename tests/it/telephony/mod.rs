@@ -40,6 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn settings() -> BridgeSettings {
     BridgeSettings {
         sip: SipSettings {
+            threads: 2,
             max_calls: 10,
             listen: Vec::new(),
             public_address: None,

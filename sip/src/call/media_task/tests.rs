@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 use super::*;
 use crate::{
     media::sdp::MediaDirection,
+    quality::LegRole,
     settings::{Codec, SipSettings, Srtp, UserAgent},
 };
 
@@ -13,6 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// An edge without trunks.
 fn shared() -> Arc<Shared> {
     let settings = SipSettings {
+        threads: 2,
         max_calls: 1,
         listen: Vec::new(),
         public_address: None,
@@ -31,6 +33,10 @@ fn shared() -> Arc<Shared> {
         product: "Test/1",
     };
     Arc::new(Shared::new(settings, user_agent, tls, media, None))
+}
+
+fn reporter(shared: &Shared) -> QualityReporter {
+    shared.qualities.reporter("id".into(), LegRole::Caller)
 }
 
 fn terms(remote: SocketAddr) -> MediaTerms {
@@ -60,7 +66,15 @@ async fn who_listens_may_come_later() {
     let (_speech, spoken) = mpsc::channel(1);
     let (events, gone) = mpsc::channel(512);
     drop(gone);
-    let media = start(&shared, sockets, terms(here), here.ip(), spoken, events);
+    let media = start(
+        &shared,
+        sockets,
+        terms(here),
+        here.ip(),
+        spoken,
+        events,
+        reporter(&shared),
+    );
     let MediaHandle { control, .. } = media.expect("media");
     control.send(Control::Begin).await.expect("begins");
     control.send(Control::Key('1')).await.expect("is pressed");
@@ -106,7 +120,15 @@ async fn who_reads_too_late_is_told_that_the_media_is_lost() {
     let sockets = MediaSockets::bind(&shared.settings.rtp_ports, here.ip()).expect("a pair");
     let (speech, spoken) = mpsc::channel(8);
     let (events, mut happened) = mpsc::channel(2);
-    let media = start(&shared, sockets, terms(here), here.ip(), spoken, events);
+    let media = start(
+        &shared,
+        sockets,
+        terms(here),
+        here.ip(),
+        spoken,
+        events,
+        reporter(&shared),
+    );
     let MediaHandle { control, .. } = media.expect("media");
     control.send(Control::Begin).await.expect("begins");
     // The task stops reading when it ends.
@@ -157,8 +179,16 @@ async fn nothing_is_sent_to_this_machine_for_a_call_from_elsewhere() {
         let (_speech, spoken) = mpsc::channel(1);
         let (events, _happened) = mpsc::channel(512);
         let signalling = signalling.parse().expect("an address");
-        let control =
-            start(&shared, sockets, terms(here), signalling, spoken, events).expect("media");
+        let control = start(
+            &shared,
+            sockets,
+            terms(here),
+            signalling,
+            spoken,
+            events,
+            reporter(&shared),
+        )
+        .expect("media");
         control.control.send(Control::Begin).await.expect("begins");
         // A packet is due every 20 ms.
         let wait = if hears { PATIENCE } else { 10 * TICK };
@@ -166,6 +196,41 @@ async fn nothing_is_sent_to_this_machine_for_a_call_from_elsewhere() {
         assert_eq!(heard.is_ok(), hears, "signalling from {signalling}");
         drop(control);
     }
+}
+
+/// Media that never came is what an operator looks for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leg_without_a_packet_is_reported_and_not_counted() {
+    let here = SocketAddr::from(([127, 0, 0, 1], 9));
+    let shared = shared();
+    let sockets = MediaSockets::bind(&shared.settings.rtp_ports, here.ip()).expect("a pair");
+    let (_speech, spoken) = mpsc::channel(1);
+    let (events, _happened) = mpsc::channel(1);
+    let reporter = reporter(&shared);
+    let media = start(
+        &shared,
+        sockets,
+        terms(here),
+        here.ip(),
+        spoken,
+        events,
+        reporter,
+    );
+    drop(media.expect("media"));
+    let reported = async {
+        loop {
+            let call = shared.qualities.read("id").expect("a call");
+            match call.caller {
+                Some(caller) => return caller,
+                None => tokio::time::sleep(TICK).await,
+            }
+        }
+    };
+    let caller = tokio::time::timeout(PATIENCE, reported).await;
+    let caller = caller.expect("a report");
+    assert_eq!((caller.received.packets, caller.received.mos), (0, None));
+    let all = shared.counters.read().quality;
+    assert!(all.concealed.counts.iter().all(|count| *count == 0));
 }
 
 #[test]

@@ -71,6 +71,7 @@ fn entry() -> Arc<EdgeEntry> {
         ..Trunk::default()
     };
     let settings = SipSettings {
+        threads: 2,
         max_calls: 10,
         listen: vec![here],
         public_address: None,

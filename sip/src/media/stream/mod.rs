@@ -4,6 +4,7 @@
 //! from a monotonic clock.
 
 mod latch;
+mod quality;
 mod receive;
 mod send;
 
@@ -23,6 +24,7 @@ use super::{
     srtp::SrtpSession,
     tones::RingTone,
 };
+use crate::quality::JitterSamples;
 
 /// Time without a packet or report after which the media counts as lost.
 const LOST_MS: u64 = 15_000;
@@ -95,6 +97,8 @@ pub struct StreamStatistics {
     pub peer_lost: u32,
     pub peer_jitter_ms: u32,
     pub round_trip_ms: Option<u32>,
+    /// Audio in place of lost packets.
+    pub concealed_ms: u64,
 }
 
 /// A caller who speaks during playback, with the time when the voice began.
@@ -119,6 +123,8 @@ pub struct MediaStream {
     sender: MediaSender,
     cname: u64,
     statistics: StreamStatistics,
+    /// The jitter in the other side's reports.
+    peer_jitter: JitterSamples,
     /// When the other side's last packet or report came, or the call or its last change began.
     alive_ms: u64,
     lost_reported: bool,
@@ -144,6 +150,7 @@ impl MediaStream {
             terms,
             cname: seed.cname,
             statistics: StreamStatistics::default(),
+            peer_jitter: JitterSamples::default(),
             alive_ms: now_ms,
             lost_reported: false,
             barge_in: BargeIn::None,
@@ -278,11 +285,13 @@ impl MediaStream {
         }
         let (ours, per_ms) = (self.sender.ssrc(), clock(self.terms.codec) / 1_000);
         let (receiver, statistics) = (&mut self.receiver, &mut self.statistics);
+        let peer_jitter = &mut self.peer_jitter;
         let read = rtcp::read(plain, |told| match told {
             RtcpItem::Sender { ssrc, time } => receiver.sender_reported(ssrc, time, now_ms),
             RtcpItem::Block(block) if block.about == ours => {
                 statistics.peer_lost = block.lost.max(0).unsigned_abs();
                 statistics.peer_jitter_ms = block.jitter / per_ms;
+                peer_jitter.add(statistics.peer_jitter_ms);
                 if block.last_report != 0 {
                     let since = rtcp::middle(rtcp::ntp(now_ms)).wrapping_sub(block.last_report);
                     let there = since.checked_sub(block.delay);
@@ -458,6 +467,7 @@ impl MediaStream {
         let per_ms = clock(self.terms.codec) / 1_000;
         StreamStatistics {
             jitter_ms: self.receiver.jitter() / per_ms,
+            concealed_ms: self.receiver.concealed_ms,
             ..self.statistics
         }
     }

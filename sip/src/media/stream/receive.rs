@@ -19,6 +19,7 @@ use crate::{
         rtp::{Header, Packet},
         sdp::{MediaTerms, clock},
     },
+    quality::JitterSamples,
     settings::Codec,
 };
 
@@ -176,6 +177,10 @@ pub struct MediaReceiver {
     fill_ms: Option<u64>,
     /// Silence that was already filled in for the time of the next packet.
     filled_ms: u64,
+    /// Audio that was made up in place of lost packets.
+    pub concealed_ms: u64,
+    /// The jitter at each packet.
+    pub jitter_samples: JitterSamples,
 }
 
 impl MediaReceiver {
@@ -196,6 +201,8 @@ impl MediaReceiver {
             pending: Vec::with_capacity(2 * FRAME),
             fill_ms: None,
             filled_ms: 0,
+            concealed_ms: 0,
+            jitter_samples: JitterSamples::default(),
         })
     }
 
@@ -293,6 +300,8 @@ impl MediaReceiver {
         let arrival = (now_ms * u64::from(self.clock / 1_000)) as u32;
         if let Some(reception) = &mut self.reception {
             reception.count(header.sequence, header.timestamp, arrival);
+            self.jitter_samples
+                .add(reception.jitter() / (self.clock / 1_000));
         }
         self.drain(terms, now_ms, statistics, heard);
     }
@@ -390,6 +399,7 @@ impl MediaReceiver {
                 .saturating_sub(self.filled_ms)
                 .min(CONCEAL_MAX_MS);
             self.decoder.conceal(ms, payload, &mut self.pending);
+            self.concealed_ms += ms;
             self.tones.skip();
         } else if hears_tones && self.filled_ms > 0 {
             // Nothing was lost, so the other side was silent for this time, which ends a key.

@@ -1,6 +1,7 @@
 //! Framing of messages, and the idle timeouts of connections.
 
 use super::*;
+use crate::ladder::Ladders;
 
 /// Admits peers that send `proof`.
 #[derive(Default)]
@@ -29,6 +30,10 @@ impl Receive for Door {
 
     fn knows(&self, _: std::net::IpAddr) -> bool {
         false
+    }
+
+    fn ladders(&self) -> Arc<Ladders> {
+        Arc::default()
     }
 }
 

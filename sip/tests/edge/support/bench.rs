@@ -96,6 +96,7 @@ impl TestEdge {
             address: SocketAddr::new(host.parse().unwrap(), 0),
         };
         SipSettings {
+            threads: 2,
             max_calls,
             listen: vec![
                 listen(SipTransport::Udp, "127.0.0.1"),

@@ -1,0 +1,51 @@
+//! The quality of the stream, from its counts.
+
+use super::MediaStream;
+use crate::{
+    media::sdp::codec_name,
+    quality::{DirectionQuality, Impairments, LegQuality, mos},
+};
+
+impl MediaStream {
+    /// The quality since the call began.
+    pub fn quality(&self) -> LegQuality {
+        let all = self.statistics();
+        let round_trip_ms = all.round_trip_ms.unwrap_or_default();
+        let of = |due, lost, jitter: Option<u32>| {
+            mos(Impairments {
+                due,
+                lost,
+                round_trip_ms,
+                jitter_ms: jitter.unwrap_or_default(),
+            })
+        };
+        let jitter_p95_ms = self.receiver.jitter_samples.p95();
+        let received = DirectionQuality {
+            packets: all.received,
+            lost: Some(all.lost),
+            late: Some(all.late),
+            jitter_p95_ms,
+            concealed_ms: Some(all.concealed_ms),
+            mos: None,
+        };
+        let peer_jitter_ms = self.peer_jitter.p95();
+        // Without a report nothing is known about what we sent.
+        let peer_lost = peer_jitter_ms.map(|_| u64::from(all.peer_lost));
+        LegQuality {
+            codec: codec_name(self.terms.codec),
+            round_trip_ms: all.round_trip_ms,
+            received: DirectionQuality {
+                mos: of(received.due(), all.lost, jitter_p95_ms),
+                ..received
+            },
+            sent: DirectionQuality {
+                packets: all.sent,
+                lost: peer_lost,
+                late: None,
+                jitter_p95_ms: peer_jitter_ms,
+                concealed_ms: None,
+                mos: peer_lost.and_then(|lost| of(all.sent, lost, peer_jitter_ms)),
+            },
+        }
+    }
+}
