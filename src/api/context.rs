@@ -54,6 +54,7 @@ impl Services {
                     agents: settings.agents.clone(),
                     urls: settings.urls,
                 })),
+                telephony: None,
             },
             http: Data::new(http),
         }

@@ -127,7 +127,8 @@ impl Listeners {
         public: SocketAddr,
     ) -> Self {
         let runtime = &actors.runtime;
-        let services = Services::new(runtime, settings.api());
+        let mut services = Services::new(runtime, settings.api());
+        services.operations.telephony = counted.telephony.clone();
         let operations = OperationResources {
             base: settings.http.base(public).into(),
             ..services.operations.clone()

@@ -7,9 +7,10 @@ use super::{
     admin::open,
     command_input::{CommandInput, PageArgs},
     output,
+    trace::{self, TraceOptions},
 };
 use crate::{
-    config::Layers,
+    config::{ConfigError, Layers},
     operations::calls::{
         all_tenants::{self, CallDetail, OperatorCall},
         hang_up,
@@ -18,6 +19,15 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub enum CallCommand {
+    #[command(flatten)]
+    Stored(StoredCallCommand),
+    /// Show the SIP messages of a call, which the service that runs the telephony bridge keeps in memory.
+    Trace(TraceOptions),
+}
+
+/// The commands on the store.
+#[derive(Debug, Subcommand)]
+pub enum StoredCallCommand {
     /// Calls: those that are not over, then the others, each newest first.
     List(CallFilterArgs),
     /// One call with its holds, events and deliveries.
@@ -67,20 +77,31 @@ impl From<CallFilterArgs> for CommandInput {
 }
 
 /// `dikala call …`
-pub async fn call(command: CallCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
+pub async fn call(
+    command: CallCommand,
+    layers: impl FnOnce() -> Result<Layers, ConfigError>,
+    json: bool,
+) -> Result<(), CliError> {
+    match command {
+        CallCommand::Stored(command) => stored(command, &layers()?, json).await,
+        CallCommand::Trace(options) => trace::run(options, layers, json).await,
+    }
+}
+
+async fn stored(command: StoredCallCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
     let context = open(layers).await?.operation();
     match command {
-        CallCommand::List(filter) => {
+        StoredCallCommand::List(filter) => {
             let input = CommandInput::from(filter);
             let listed = all_tenants::list(context, input.query()).await;
             output::page(&input.outcome(listed)?, json)
         }
-        CallCommand::Show { id } => {
+        StoredCallCommand::Show { id } => {
             let input = CommandInput::of("call", &id);
             let found = all_tenants::show(context, input.id()?).await;
             show(&input.outcome(found)?, json)
         }
-        CallCommand::Hangup { id } => {
+        StoredCallCommand::Hangup { id } => {
             let input = CommandInput::of("call", &id);
             let ended = hang_up::<OperatorCall>(context, input.id()?, input.body()).await;
             output::one(&input.outcome(ended)?.1.0, json)

@@ -21,12 +21,14 @@ mod listen;
 mod listener;
 mod nodes;
 mod output;
+mod pcap;
 mod people;
 mod running;
 mod secrets;
 mod simulate;
 mod telephony;
 mod top;
+mod trace;
 mod trigger;
 mod webhooks;
 mod whatsapp;
@@ -252,7 +254,7 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Number(command) => admin::number(command, &layers()?, cli.json).await,
         Command::Bridge(command) => admin::bridge(command, &layers()?, cli.json).await,
         Command::Credits(command) => credits::credits(command, &layers()?, cli.json).await,
-        Command::Call(command) => calls::call(command, &layers()?, cli.json).await,
+        Command::Call(command) => calls::call(command, layers, cli.json).await,
         Command::Webhook(command) => webhooks::webhook(command, &layers()?, cli.json).await,
         Command::Delivery(command) => webhooks::delivery(command, &layers()?, cli.json).await,
         Command::Node(command) => nodes::node(command, &layers()?, cli.json).await,

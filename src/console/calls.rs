@@ -5,7 +5,7 @@ use dikala_entities::{CallId, CallStatus, with_numbers_masked};
 use maud::{Markup, html};
 
 use super::{
-    deliveries,
+    call_diagnosis, deliveries,
     figures::{NONE, TenantNames, call_status, minutes, since},
     layout,
     list::{List, ListRows, ROWS, acted, any_of, word},
@@ -167,6 +167,7 @@ async fn detail(visit: &ConsoleView, id: CallId, list: &List<'_>) -> Result<Mark
     let names = TenantNames::of(visit.store().api_reader(), [found.call.tenant_id]).await?;
     let (events, more_events) = piece(&found.events, begin);
     let (sent, more_sent) = piece(&found.deliveries, begin);
+    let diagnosis = call_diagnosis::show(visit, found).await?;
     let event_columns = visit.columns("console-call-events-columns");
     let event_rows = events.iter().map(|event| {
         vec![
@@ -178,6 +179,7 @@ async fn detail(visit: &ConsoleView, id: CallId, list: &List<'_>) -> Result<Mark
         div #part {
             (facts(visit, &found.call, &names))
             (credit(visit, found))
+            (diagnosis)
             h2 { (visit.t("console-events")) }
             @if events.is_empty() { p.muted { (visit.t("console-none-there")) } }
             @else { (table(visit, &visit.t("console-events"), &event_columns, event_rows.collect())) }

@@ -32,6 +32,7 @@ mod actors;
 mod audience;
 mod audit;
 mod bridges;
+mod call_diagnosis;
 mod calls;
 mod configuration;
 mod database;

@@ -302,6 +302,7 @@ fn said(visit: &SignedIn, action: AuditAction) -> String {
         AuditAction::CallHangup => "audit-call-hangup",
         AuditAction::CallTransfer => "audit-call-transfer",
         AuditAction::CallErase => "audit-call-erase",
+        AuditAction::CallShowNumbers => "audit-call-show-numbers",
         AuditAction::NumberCreate => "audit-number-create",
         AuditAction::NumberUpdate => "audit-number-update",
         AuditAction::NumberAssign => "audit-number-assign",

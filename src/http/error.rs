@@ -81,6 +81,7 @@ codes! {
         AgentNotFound = "agent_not_found", "There is no such agent.";
         PhoneNumberNotFound = "phone_number_not_found", "There is no such phone number.";
         CallNotFound = "call_not_found", "There is no such call.";
+        SipMessagesNotFound = "sip_messages_not_found", "This process has no SIP messages of the call: the bridge that held it runs elsewhere or has restarted, or the call is not among its last 10,000.";
         WebhookNotFound = "webhook_not_found", "There is no such webhook.";
         FunctionNotFound = "function_not_found", "The agent has no function of that name.";
         DeliveryNotFound = "delivery_not_found", "There is no such delivery.";
@@ -122,6 +123,7 @@ pub enum Missing {
     Agent,
     PhoneNumber,
     Call,
+    SipMessages,
     Webhook,
     Function,
     Delivery,
@@ -304,6 +306,7 @@ impl ApiError {
             Missing::Agent => Code::AgentNotFound,
             Missing::PhoneNumber => Code::PhoneNumberNotFound,
             Missing::Call => Code::CallNotFound,
+            Missing::SipMessages => Code::SipMessagesNotFound,
             Missing::Webhook => Code::WebhookNotFound,
             Missing::Function => Code::FunctionNotFound,
             Missing::Delivery => Code::DeliveryNotFound,

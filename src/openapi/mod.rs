@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use dikala_entities::{
     AgentId, AuditAction, BridgeId, CallId, CallStatus, CallerNumber, ChannelKind, DeliveryStatus,
-    EventId, InstantOrDate, Interval, PhoneNumber, PhoneNumberId, Ranking, TenantId, WebhookId,
-    WebhookState,
+    EventId, InstantOrDate, Interval, NumberDisplay, PhoneNumber, PhoneNumberId, Ranking, TenantId,
+    WebhookId, WebhookState,
 };
 use serde_json::{Map, Value, json};
 use utoipa::{
@@ -286,6 +286,10 @@ fn query_parameter(name: &str, route: &ApiRoute) -> (&'static str, Value) {
             "To the end of the hour or day before that, or in which that is; now if left out. At most 31 days after from by the \
              hour, 92 by the day.",
             date(),
+        ),
+        "numbers" => (
+            "How telephone numbers are shown.",
+            json!({"type": "string", "enum": NumberDisplay::WORDS, "default": "masked"}),
         ),
         "q" => (
             "Only tenants whose id is this, or whose name has it somewhere.",

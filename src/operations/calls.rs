@@ -1,6 +1,7 @@
 //! Calls: history, transcripts, and the acts on one: hang up, transfer, erase.
 
 pub mod all_tenants;
+pub mod diagnosis;
 mod erasure;
 pub mod filter;
 

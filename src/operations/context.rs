@@ -16,6 +16,7 @@ use dikala_entities::{
     Actor, ApiKeyId, AuditId, IdempotencyScope, Millis, OfTenant, Role, Store, TenantId, UrlPolicy,
     UserId, Vault, WebhookId, audit as audit_entry, store::Transaction, tenant, webhook,
 };
+use dikala_telephony::bridge::StatisticsReader;
 use sea_orm::{ConnectionTrait, EntityTrait, PrimaryKeyTrait, Select};
 
 use super::AgentLimits;
@@ -84,6 +85,8 @@ pub struct OperationResources {
     pub base: Arc<str>,
     /// None on the command line.
     pub serving: Option<Arc<ServingProcess>>,
+    /// The records of the telephony bridge inside this process; None if it does not run.
+    pub telephony: Option<StatisticsReader>,
 }
 
 /// The parts that only a serving process has.
@@ -139,6 +142,7 @@ impl OperationContext {
             vault: vault.cloned(),
             base: "".into(),
             serving: None,
+            telephony: None,
         };
         Self::new(resources, Principal::CommandLine, ChangeOrigin::cli(node))
     }
@@ -187,6 +191,11 @@ impl OperationContext {
         if let Some(node) = self.node() {
             node.webhooks.refresh(id);
         }
+    }
+
+    /// None if no telephony bridge runs in this process.
+    pub(super) fn telephony(&self) -> Option<&StatisticsReader> {
+        self.resources.telephony.as_ref()
     }
 
     pub async fn find_webhook(&self, id: WebhookId) -> Result<webhook::Model, ApiError> {

@@ -36,7 +36,11 @@ use crate::{
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
     operations::{
         audit, bridges,
-        calls::{all_tenants as calls, hang_up},
+        calls::{
+            all_tenants as calls,
+            diagnosis::{SipLadder, ladder},
+            hang_up,
+        },
         credits, deliveries, keys, members, numbers, tenants,
         webhooks::health as webhooks,
     },
@@ -57,6 +61,7 @@ const NUMBER: &[Code] = &[Code::PhoneNumberNotFound];
 const NEW_NUMBER: &[Code] = &[Code::PhoneNumberExists];
 const BRIDGE: &[Code] = &[Code::BridgeNotFound];
 const CALL: &[Code] = &[Code::CallNotFound];
+const LADDER: &[Code] = &[Code::CallNotFound, Code::SipMessagesNotFound];
 const RUNNING_CALL: &[Code] = &[Code::CallNotFound, Code::CallNotActive];
 const WEBHOOK: &[Code] = &[Code::WebhookNotFound];
 const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
@@ -101,6 +106,7 @@ pub const ROUTES: &[ApiRoute] = &[
 
     get("/calls", "calls.list", |r| r.to(answer(calls::list)), "A page of calls: those that are not over, then the others, each newest first.").query(&["limit", "offset", "status", "tenantId", "bridgeId", "did", "callerNumber", "from", "to"]).ok::<calls::CallList>(),
     get("/calls/{id}", "calls.get", |r| r.to(answer(calls::show)), "One call with its holds, events, deliveries and owner.").ok::<calls::CallDetail>().fails(CALL),
+    get("/calls/{id}/sip", "calls.sip", |r| r.to(answer(ladder)), "The last 200 SIP messages of a call that the bridge of this process held, one of its last 10,000. Numbers are masked; with numbers=full they are not, which leaves an audit entry.").query(&["numbers"]).ok::<SipLadder>().fails(LADDER),
     post("/calls/{id}/hangup", "calls.hangup", |r| r.to(answer(hang_up::<calls::OperatorCall>)), "End a running call.").accepted::<calls::OperatorCall>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
 
     get("/webhooks", "webhooks.list", |r| r.to(answer(webhook_status::list)), "A page of webhooks, oldest first, with what is due of them, their queues here and what they answered last.").query(&["limit", "offset", "state", "tenantId"]).ok::<webhook_status::StandingList>(),

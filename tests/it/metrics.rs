@@ -16,6 +16,8 @@ use crate::support::{
 const UNITS: &[&str] = &[
     "seconds",
     "bytes",
+    "ratio",
+    "mos",
     "instances",
     "messages",
     "restarts",

@@ -229,6 +229,20 @@ words! {
         P99 = "p99",
     }
 
+    /// How a call's connection sounds, by the estimate of its media.
+    ConnectionQuality {
+        Good = "good",
+        Fair = "fair",
+        Poor = "poor",
+    }
+
+    /// How telephone numbers are shown.
+    NumberDisplay {
+        /// Without the digits in the middle.
+        Masked = "masked",
+        Full = "full",
+    }
+
     /// The kinds of mails.
     MailKind {
         /// The one-time link for a person invited to the dashboard.
@@ -257,6 +271,8 @@ words! {
         CallHangup = "call.hangup",
         CallTransfer = "call.transfer",
         CallErase = "call.erase",
+        /// An operator read whole numbers in a call's SIP messages.
+        CallShowNumbers = "call.show_numbers",
         NumberCreate = "number.create",
         NumberUpdate = "number.update",
         NumberAssign = "number.assign",

@@ -24,9 +24,9 @@ pub use credentials::{
 };
 pub use email::{Email, EmailError};
 pub use enums::{
-    AttemptOutcome, AuditAction, CallStatus, ChannelKind, DeliveryStatus, EventKind,
-    FunctionMethod, HangupInitiator, HangupReason, Interval, MailKind, Plan, Ranking, Role,
-    Speaker, TransactionType, UnknownValue, VoiceId, WebhookState,
+    AttemptOutcome, AuditAction, CallStatus, ChannelKind, ConnectionQuality, DeliveryStatus,
+    EventKind, FunctionMethod, HangupInitiator, HangupReason, Interval, MailKind, NumberDisplay,
+    Plan, Ranking, Role, Speaker, TransactionType, UnknownValue, VoiceId, WebhookState,
 };
 pub use ids::{
     AgentId, ApiKeyId, AuditId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId,

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use dikala_entities::{
-    AgentId, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, OfTenant,
-    PhoneNumberId, Speaker, WebhookId, agent, call, credit_hold, delivery, event, invocation,
-    phone_number, transcript, webhook,
+    AgentId, CallId, ConnectionQuality, DeliveryId, DeliveryStatus, EventId, EventKind, Millis,
+    OfTenant, PhoneNumberId, Speaker, WebhookId, agent, call, credit_hold, delivery, event,
+    invocation, phone_number, transcript, webhook,
 };
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 use serde::Deserialize;
@@ -15,7 +15,10 @@ use super::{
     super::view::SignedIn,
     by_hand::{self, ManualAct},
 };
-use crate::http::error::{ApiError, Missing};
+use crate::{
+    http::error::{ApiError, Missing},
+    operations::calls::diagnosis,
+};
 
 /// Number of events, and of invoked functions, that are shown; the first ones.
 pub const EVENTS_MAX: usize = 100;
@@ -69,6 +72,8 @@ pub struct CallRecord {
     /// The called number's label.
     pub number: Option<String>,
     pub hold: Option<credit_hold::Model>,
+    /// `None` if this process does not know the call's media.
+    pub connection: Option<ConnectionQuality>,
     /// The person or key that ended or transferred it by hand.
     pub hand: Option<ManualAct>,
     pub events: Vec<CallEvent>,
@@ -132,7 +137,9 @@ pub async fn read(visit: &SignedIn, call: call::Model) -> Result<CallRecord, Api
     };
     let ended = (call.id, call.ended_at, call.hangup_reason);
     let hand = by_hand::of(visit, [ended]).await?.remove(&call.id);
+    let media = diagnosis::media(&visit.operation(), &call.bridge_call_id);
     Ok(CallRecord {
+        connection: media.and_then(|media| media.connection),
         hand,
         agent,
         number: number_label(db, &call, call.phone_number_id).await?,

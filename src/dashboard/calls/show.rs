@@ -97,6 +97,9 @@ fn facts(visit: &SignedIn, record: &CallRecord, now: Millis) -> Markup {
             dt { (visit.t("calls-agent")) } dd { (agent(visit, record)) }
             dt { (visit.t("calls-when")) } dd { (visit.time(call.started_at)) }
             dt { (visit.t("calls-duration")) } dd { (duration(visit, call, now)) }
+            @if let Some(quality) = record.connection {
+                dt { (visit.t("calls-connection")) } dd { (words::connection(visit, quality)) }
+            }
             dt { (visit.t("calls-minutes")) } dd { (minutes(visit, record)) }
             @if let Some(cost) = call.ai_cost_idr {
                 dt { (visit.t("calls-ai-cost")) } dd { (visit.rupiah(cost)) }

@@ -240,6 +240,7 @@ mod tests {
 
     fn record() -> CallRecord {
         CallRecord {
+            connection: None,
             call: call(),
             agent: None,
             number: None,

@@ -1,7 +1,8 @@
 //! Names of states, reasons and durations.
 
 use dikala_entities::{
-    CallStatus, CallerNumber, ChannelKind, DeliveryStatus, HangupInitiator, HangupReason, Speaker,
+    CallStatus, CallerNumber, ChannelKind, ConnectionQuality, DeliveryStatus, HangupInitiator,
+    HangupReason, Speaker,
 };
 use maud::{Markup, html};
 
@@ -33,6 +34,16 @@ pub fn status(view: &DashboardView, status: CallStatus) -> Markup {
         CallStatus::Dropped | CallStatus::Failed => Tone::Bad,
     };
     badge(tone, &view.t(status_id(status)))
+}
+
+/// The quality of a connection as a badge.
+pub fn connection(view: &DashboardView, quality: ConnectionQuality) -> Markup {
+    let (tone, id) = match quality {
+        ConnectionQuality::Good => (Tone::Good, "calls-connection-good"),
+        ConnectionQuality::Fair => (Tone::Warning, "calls-connection-fair"),
+        ConnectionQuality::Poor => (Tone::Bad, "calls-connection-poor"),
+    };
+    badge(tone, &view.t(id))
 }
 
 /// The message id of a reason, as a sentence.

@@ -13,7 +13,11 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{filter::caller_number, find};
+use super::{
+    diagnosis::{self, CallMedia},
+    filter::caller_number,
+    find,
+};
 use crate::{
     http::{
         error::ApiError,
@@ -144,7 +148,11 @@ pub struct CallDeliveryStatus {
     "events": [{"id": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered", "timestamp": "2026-01-15T03:30:04.000Z"}],
     "deliveries": [{"id": "dlv_01k9zv3m8rj2q4w6y8a0c2e4g6", "webhookId": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6",
                     "eventId": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered", "status": "succeeded", "attemptCount": 1,
-                    "nextAttemptAt": null, "createdAt": "2026-01-15T03:30:04.000Z", "completedAt": "2026-01-15T03:30:04.120Z"}]
+                    "nextAttemptAt": null, "createdAt": "2026-01-15T03:30:04.000Z", "completedAt": "2026-01-15T03:30:04.120Z"}],
+    "media": {"connection": "good", "codec": "PCMA", "roundTripMs": 38,
+              "received": {"packets": 4480, "lost": 12, "late": 3, "jitterP95Ms": 6, "concealedMs": 240, "mos": 4.35},
+              "sent": {"packets": 4492, "lost": 8, "late": null, "jitterP95Ms": 4, "concealedMs": null, "mos": 4.36},
+              "person": null}
 }))]
 pub struct CallDetail {
     #[serde(flatten)]
@@ -156,6 +164,8 @@ pub struct CallDetail {
     pub events: Vec<CallEventSummary>,
     /// Oldest first, 500 at most.
     pub deliveries: Vec<CallDeliveryStatus>,
+    /// The quality of the media; null if the telephony bridge of this process did not hold the call, or no longer knows it.
+    pub media: Option<CallMedia>,
 }
 
 lists! {
@@ -314,7 +324,7 @@ pub async fn list(context: OperationContext, query: OperatorQuery) -> Result<Cal
 /// A call with its holds, events and deliveries.
 pub async fn show(context: OperationContext, id: Id<CallId>) -> Result<CallDetail, ApiError> {
     let db = context.store().api_reader();
-    let call = find(&context, id.0).await?;
+    let call: OperatorCall = find(&context, id.0).await?;
     let hold = context.one_of::<credit_hold::Entity>(id.0);
     let hold: Option<Hold> = hold.into_partial_model().one(db).await?;
     let events: Vec<CallEventSummary> = context
@@ -336,7 +346,9 @@ pub async fn show(context: OperationContext, id: Id<CallId>) -> Result<CallDetai
             .all(db)
             .await?;
     }
+    let media = diagnosis::media(&context, &call.bridge_call_id);
     Ok(CallDetail {
+        media,
         call,
         holds: hold.into_iter().collect(),
         events,

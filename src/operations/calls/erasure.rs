@@ -70,6 +70,9 @@ pub async fn erase(
     write.record(call.tenant_id, change).await?;
     let done = write.commit(NoContent(call.id)).await?;
     tracing::info!(call = %call.id, tenant = %call.tenant_id, actor = %context.origin.actor, "call erased");
+    if let Some(telephony) = context.telephony() {
+        telephony.forget_ladder(&call.bridge_call_id);
+    }
     for webhook in webhooks {
         context.refresh_webhook(webhook);
     }

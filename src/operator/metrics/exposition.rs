@@ -29,6 +29,8 @@ pub enum MetricUnit {
     Whole,
     /// Microseconds, written as seconds.
     Seconds,
+    /// Millionths, written with decimals.
+    Millionths,
 }
 
 /// A metric: one name, with a series for each combination of its labels.
@@ -155,7 +157,7 @@ impl MetricFamily {
     fn shown(&self, value: i128) -> String {
         match self.unit {
             MetricUnit::Whole => value.to_string(),
-            MetricUnit::Seconds => seconds(value),
+            MetricUnit::Seconds | MetricUnit::Millionths => decimal(value),
         }
     }
 }
@@ -214,10 +216,10 @@ fn permille(weight: &str) -> u32 {
     }
 }
 
-/// Microseconds in seconds: 1500000 → `1.5`.
-fn seconds(us: i128) -> String {
-    let (sign, us) = (if us < 0 { "-" } else { "" }, us.unsigned_abs());
-    let text = format!("{sign}{}.{:06}", us / 1_000_000, us % 1_000_000);
+/// Millionths with decimals: 1500000 → `1.5`.
+fn decimal(value: i128) -> String {
+    let (sign, value) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
+    let text = format!("{sign}{}.{:06}", value / 1_000_000, value % 1_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -302,7 +304,7 @@ wait_seconds_count{of="a\"b\\"} 3
             (1_000_000, "1"),
             (-2_500_000, "-2.5"),
         ] {
-            assert_eq!(seconds(us), shown);
+            assert_eq!(decimal(us), shown);
         }
     }
 

@@ -34,6 +34,7 @@ const COUNTER: (MetricKind, MetricUnit) = (MetricKind::Counter, MetricUnit::Whol
 const GAUGE: (MetricKind, MetricUnit) = (MetricKind::Gauge, MetricUnit::Whole);
 const SECONDS: (MetricKind, MetricUnit) = (MetricKind::Gauge, MetricUnit::Seconds);
 const TIMES: (MetricKind, MetricUnit) = (MetricKind::Histogram, MetricUnit::Seconds);
+const SHARES: (MetricKind, MetricUnit) = (MetricKind::Histogram, MetricUnit::Millionths);
 
 /// The sources of the counters.
 #[derive(Clone)]

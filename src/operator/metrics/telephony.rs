@@ -1,10 +1,14 @@
 //! Metrics of the bridge in this process.
 
-use dikala_sip::statistics::{DurationCounts, EdgeStatistics};
+use dikala_actors::runtime::histogram::Distribution;
+use dikala_sip::{
+    quality::{DirectionStatistics, QualityStatistics, ValueCounts},
+    statistics::{DurationCounts, EdgeStatistics},
+};
 use dikala_telephony::{bridge::BridgeStatistics, call};
 
 use super::{
-    COUNTER, GAUGE, TIMES,
+    COUNTER, GAUGE, SHARES, TIMES,
     exposition::{MetricFamily, MetricKind, MetricUnit},
     whole,
 };
@@ -14,6 +18,7 @@ pub(super) fn metrics(counted: &BridgeStatistics) -> Vec<MetricFamily> {
     let (sip, calls) = (&counted.sip, &counted.calls);
     let mut all = over_sip(sip);
     all.push(media(sip));
+    all.extend(quality(&sip.quality));
     all.push(interruptions(calls));
     all.push(refused(sip));
     for (name, help, count) in [
@@ -116,6 +121,60 @@ fn media(sip: &EdgeStatistics) -> MetricFamily {
         packets.number(&[state], whole(count));
     }
     packets
+}
+
+/// The quality of legs that have ended.
+fn quality(of: &QualityStatistics) -> Vec<MetricFamily> {
+    let both = |kind, name, help, read: fn(&DirectionStatistics) -> &ValueCounts| {
+        let mut metric = MetricFamily::new(kind, name, &["direction"], help);
+        for (direction, of) in [("received", &of.received), ("sent", &of.sent)] {
+            metric.distribution(&[direction], values(read(of)));
+        }
+        metric
+    };
+    let single = |name, help, of: &ValueCounts| {
+        let mut metric = MetricFamily::new(TIMES, name, &[], help);
+        metric.distribution(&[], values(of));
+        metric
+    };
+    vec![
+        both(
+            SHARES,
+            "dikala_telephony_mos",
+            "Estimated mean opinion score of finished legs, by direction",
+            |of| &of.mos,
+        ),
+        both(
+            SHARES,
+            "dikala_telephony_loss_ratio",
+            "Lost packets among all of finished legs, by direction",
+            |of| &of.loss,
+        ),
+        both(
+            TIMES,
+            "dikala_telephony_jitter_seconds",
+            "95th percentile of the jitter of finished legs, by direction",
+            |of| &of.jitter,
+        ),
+        single(
+            "dikala_telephony_round_trip_seconds",
+            "Last round trip of finished legs whose other side sends reports",
+            &of.round_trip,
+        ),
+        single(
+            "dikala_telephony_concealed_seconds",
+            "Audio that replaced lost packets in finished legs",
+            &of.concealed,
+        ),
+    ]
+}
+
+fn values(of: &ValueCounts) -> Distribution {
+    Distribution {
+        bounds: of.bounds,
+        counts: of.counts.clone(),
+        sum: of.sum,
+    }
 }
 
 fn interruptions(calls: &call::CallStatistics) -> MetricFamily {

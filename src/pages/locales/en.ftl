@@ -622,6 +622,7 @@ audit-delivery-resend = Delivery resent
 audit-call-hangup = Call ended manually
 audit-call-transfer = Call transferred manually
 audit-call-erase = Personal data deleted from call
+audit-call-show-numbers = Whole numbers in SIP messages shown
 audit-number-create = Phone number added
 audit-number-update = Phone number changed
 audit-number-assign = Phone number assigned
@@ -769,6 +770,10 @@ calls-running-for = { $minutes ->
     [one] for { $minutes } minute
    *[other] for { $minutes } minutes
 }
+calls-connection = Connection
+calls-connection-good = Good
+calls-connection-fair = Fair
+calls-connection-poor = Poor
 calls-minutes = Minutes
 calls-minutes-used = { $used } used
 calls-minutes-held = { $held } reserved

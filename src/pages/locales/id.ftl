@@ -614,6 +614,7 @@ audit-delivery-resend = Pengiriman dikirim ulang
 audit-call-hangup = Panggilan diakhiri secara manual
 audit-call-transfer = Panggilan dialihkan secara manual
 audit-call-erase = Data pribadi panggilan dihapus
+audit-call-show-numbers = Nomor lengkap dalam pesan SIP ditampilkan
 audit-number-create = Nomor telepon ditambahkan
 audit-number-update = Nomor telepon diubah
 audit-number-assign = Nomor telepon ditugaskan
@@ -758,6 +759,10 @@ calls-running-for = { $minutes ->
     [0] kurang dari semenit sejauh ini
    *[other] { $minutes } menit sejauh ini
 }
+calls-connection = Koneksi
+calls-connection-good = Baik
+calls-connection-fair = Cukup
+calls-connection-poor = Buruk
 calls-minutes = Menit
 calls-minutes-used = { $used } terpakai
 calls-minutes-held = { $held } dicadangkan

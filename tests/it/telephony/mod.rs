@@ -2,6 +2,7 @@
 
 mod audio;
 mod conversation;
+mod diagnosis;
 mod endurance;
 mod faults;
 mod line;
