@@ -470,3 +470,23 @@ fn there_is_a_thread_for_each_core_and_two_at_least() {
         assert_eq!(bridge.sip.threads, threads, "{configured}");
     }
 }
+
+/// Every TOML example in `docs/trunks.md`, as a file of its own.
+#[test]
+fn the_recipes_for_trunks_are_right() {
+    let recipes = include_str!("../../../docs/trunks.md");
+    let blocks = recipes.split("```toml\n").skip(1);
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let mut names = Vec::new();
+    for block in blocks {
+        let head = "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n";
+        let (_, settings) = read(&format!("{head}{block}"), &[]).expect(block);
+        let bridge = settings.telephony().expect("it is enabled");
+        names.extend(bridge.sip.trunks.into_iter().map(|trunk| trunk.name));
+    }
+    assert!(names.len() > 10, "{names:?}");
+    names.sort();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(names.len(), all, "each recipe has a name of its own");
+}
