@@ -2,6 +2,7 @@
 
 mod baresip;
 mod bench;
+mod lab;
 mod phone;
 mod program;
 mod secure;
@@ -11,6 +12,7 @@ mod turn;
 pub use self::{
     baresip::talks,
     bench::{CallBehaviour, ObservedCall, TestEdge, USER_AGENT, trunk},
+    lab::{EDGE, NatLab, PHONE, ROUTER, STRANGER},
     phone::{ScriptedPhone, flood, header, offer},
     program::{ChildProgram, need, port},
     secure::{Certificate, privately, publicly},

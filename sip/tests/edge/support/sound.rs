@@ -23,12 +23,21 @@ impl PhoneMedia {
     }
 
     pub async fn at(host: &str) -> Self {
+        Self::of(UdpSocket::bind((host, 0)).await.unwrap())
+    }
+
+    pub fn of(socket: UdpSocket) -> Self {
         Self {
-            socket: UdpSocket::bind((host, 0)).await.unwrap(),
+            socket,
             ssrc: rand::random(),
             sequence: 1,
             half: 10,
         }
+    }
+
+    /// The same stream from another socket.
+    pub fn from(self, socket: UdpSocket) -> Self {
+        Self { socket, ..self }
     }
 
     /// The same with a tone of 800 Hz.

@@ -1,0 +1,108 @@
+//! A phone behind a NAT, in network namespaces: the edge's network, a router that masquerades, and the phone's.
+
+use std::{fs::File, os::fd::AsFd, process::Command, thread};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tokio::net::UdpSocket;
+
+use super::need;
+
+/// The address of the edge.
+pub const EDGE: &str = "203.0.113.1";
+/// The address of all phones behind the router, as others see it.
+pub const ROUTER: &str = "203.0.113.2";
+/// Somebody else in the edge's network.
+pub const STRANGER: &str = "203.0.113.66";
+/// The address of the phone in its own network, which is that of a provider's NAT (RFC 6598).
+pub const PHONE: &str = "100.64.0.2";
+
+/// Commands that build the networks. The router gives each of the phone's ports another one, at random.
+const NETWORKS: &str = "
+ip netns add E
+ip netns add R
+ip netns add P
+ip link add e0 netns E type veth peer name r0 netns R
+ip link add p0 netns P type veth peer name r1 netns R
+ip -n E addr add 203.0.113.1/24 dev e0
+ip -n R addr add 203.0.113.2/24 dev r0
+ip -n R addr add 203.0.113.66/24 dev r0
+ip -n R addr add 100.64.0.1/24 dev r1
+ip -n P addr add 100.64.0.2/24 dev p0
+ip -n E link set lo up
+ip -n E link set e0 up
+ip -n R link set r0 up
+ip -n R link set r1 up
+ip -n P link set p0 up
+ip -n P route add default via 100.64.0.1
+ip netns exec R sysctl -qw net.ipv4.ip_forward=1
+ip netns exec R nft add table ip nat
+ip netns exec R nft add chain ip nat out { type nat hook postrouting priority 100 ; }
+ip netns exec R nft add rule ip nat out ip saddr 100.64.0.0/10 masquerade random
+";
+
+/// Removed with the value.
+#[derive(Debug)]
+pub struct NatLab {
+    name: String,
+}
+
+impl NatLab {
+    /// `None`, with a note, where no namespaces can be made, as in most containers.
+    pub fn new() -> Option<Self> {
+        if !["ip", "nft", "sysctl"].into_iter().all(need) {
+            return None;
+        }
+        let lab = Self {
+            name: format!("dikala-{:x}", rand::random::<u32>()),
+        };
+        for line in NETWORKS.trim().lines() {
+            let words = line.split(' ').map(|word| lab.named(word));
+            let words: Vec<String> = words.collect();
+            let done = Command::new(&words[0]).args(&words[1..]).output().unwrap();
+            if !done.status.success() {
+                let error = String::from_utf8_lossy(&done.stderr);
+                // The first command shows whether this user and this machine may do it at all.
+                assert!(line == "ip netns add E", "{line}: {error}");
+                eprintln!("skipped: no network namespaces can be made here: {error}");
+                return None;
+            }
+        }
+        Some(lab)
+    }
+
+    fn named(&self, word: &str) -> String {
+        match word {
+            "E" | "R" | "P" => format!("{}-{word}", self.name),
+            _ => word.to_owned(),
+        }
+    }
+
+    /// Runs this in the network of the edge (`E`), the router (`R`) or the phone (`P`). Threads that it starts are there, too.
+    pub fn inside<T: Send>(&self, network: &str, run: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/run/netns/{}", self.named(network));
+        let entered = move || {
+            let space = File::open(path).unwrap();
+            move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            run()
+        };
+        let ran = thread::scope(|scope| scope.spawn(entered).join());
+        ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// A socket of the phone, or of the stranger. It stays in that network, whoever uses it.
+    pub fn socket(&self, address: &str) -> UdpSocket {
+        let network = if address == PHONE { "P" } else { "R" };
+        let socket = self.inside(network, || std::net::UdpSocket::bind((address, 0)).unwrap());
+        socket.set_nonblocking(true).unwrap();
+        UdpSocket::from_std(socket).unwrap()
+    }
+}
+
+impl Drop for NatLab {
+    fn drop(&mut self) {
+        for network in ["E", "R", "P"] {
+            let name = self.named(network);
+            let _ = Command::new("ip").args(["netns", "del", &name]).output();
+        }
+    }
+}
