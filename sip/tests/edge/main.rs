@@ -1,5 +1,5 @@
-//! The SIP edge from outside: with test phones that send exactly what a test wants, and with sipp, baresip and kamailio from
-//! Debian. Tests of missing programs are skipped with a note; with `DIKALA_REQUIRE_SIP=1` they fail.
+//! The SIP edge from outside: with test phones that send exactly what a test wants, and with programs
+//! from Debian (sipp, sipsak, baresip, linphone, kamailio, rtpengine). Tests of missing programs are skipped with a note; with `DIKALA_REQUIRE_SIP=1` they fail.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,6 +18,7 @@ mod hops;
 mod hostile;
 mod joined;
 mod keys;
+mod linphone;
 mod loss;
 mod matrix;
 mod nat;

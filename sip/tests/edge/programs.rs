@@ -68,9 +68,48 @@ async fn baresip_proves_itself() {
     talks(&bench, "ayu", account, SipTransport::Udp, "PCMA").await;
 }
 
-/// A registrar and proxy that records its route, with one account. One process
-/// relays all datagrams, so they stay in order.
+/// The account is a number, as those of many providers.
+const REGISTRAR: &str = r#"modparam("registrar", "min_expires", 60)
+request_route {
+    if (is_method("REGISTER")) {
+        if (!pv_www_authenticate("trunk", "rahasia", "0")) {
+            www_challenge("trunk", "1");
+            exit;
+        }
+        save("location");
+        exit;
+    }
+    if (has_totag()) {
+        if (loose_route()) {
+            t_relay();
+        } else if (is_method("ACK")) {
+            if (t_check_trans()) t_relay();
+        } else {
+            sl_send_reply("404", "Not Here");
+        }
+        exit;
+    }
+    if (is_method("CANCEL")) {
+        if (t_check_trans()) t_relay();
+        exit;
+    }
+    record_route();
+    $ru = "sip:6221500100@127.0.0.1";
+    if (!lookup("location")) {
+        sl_send_reply("404", "Not Registered");
+        exit;
+    }
+    t_relay();
+}
+"#;
+
+/// A registrar and proxy that records its route, with one account.
 pub fn kamailio(folder: &std::path::Path, port: u16) -> ChildProgram {
+    kamailio_with(folder, port, REGISTRAR)
+}
+
+/// A kamailio with this routing. One process relays all datagrams, so they stay in order.
+pub fn kamailio_with(folder: &std::path::Path, port: u16, routing: &str) -> ChildProgram {
     let config = format!(
         r#"#!KAMAILIO
 debug=1
@@ -91,38 +130,7 @@ loadmodule "registrar.so"
 loadmodule "textops.so"
 loadmodule "siputils.so"
 loadmodule "auth.so"
-modparam("registrar", "min_expires", 60)
-request_route {{
-    if (is_method("REGISTER")) {{
-        if (!pv_www_authenticate("trunk", "rahasia", "0")) {{
-            www_challenge("trunk", "1");
-            exit;
-        }}
-        save("location");
-        exit;
-    }}
-    if (has_totag()) {{
-        if (loose_route()) {{
-            t_relay();
-        }} else if (is_method("ACK")) {{
-            if (t_check_trans()) t_relay();
-        }} else {{
-            sl_send_reply("404", "Not Here");
-        }}
-        exit;
-    }}
-    if (is_method("CANCEL")) {{
-        if (t_check_trans()) t_relay();
-        exit;
-    }}
-    record_route();
-    $ru = "sip:dikala@127.0.0.1";
-    if (!lookup("location")) {{
-        sl_send_reply("404", "Not Registered");
-        exit;
-    }}
-    t_relay();
-}}
+{routing}
 "#
     );
     let path = folder.join("kamailio.cfg");
@@ -211,7 +219,7 @@ async fn we_register_at_kamailio_and_calls_come_through_it() {
         let register = |password: &str| RegisterSettings {
             registrar: format!("sip:127.0.0.1:{at};transport={transport}"),
             credentials: Credentials {
-                username: "dikala".to_owned(),
+                username: "6221500100".to_owned(),
                 password: password.to_owned(),
             },
             expires_seconds: 120,
@@ -276,4 +284,21 @@ async fn we_register_at_kamailio_and_calls_come_through_it() {
         assert_eq!(bench.calls().len(), 5);
         bench.edge.close().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sipsak_gets_its_options_answered() {
+    if !need("sipsak") {
+        return;
+    }
+    let bench = TestEdge::new(CallBehaviour::Ring).await;
+    let uri = format!("sip:+622150001000@{}", bench.udp());
+    // The second traces the way: requests with each number of hops, from 0.
+    for arguments in [&["-s"][..], &["-T", "-s"]] {
+        let mut sipsak = Command::new("sipsak");
+        sipsak.args(arguments).arg(&uri);
+        let asked = ChildProgram::start(&mut sipsak);
+        assert!(asked.end(Duration::from_secs(30)).await, "{arguments:?}");
+    }
+    assert!(bench.calls().is_empty());
 }

@@ -5,7 +5,7 @@ use std::{process::Command, time::Duration};
 use dikala_sip::settings::SipTransport;
 use tokio::io::AsyncWriteExt;
 
-use super::{ChildProgram, TestEdge, eventually, pitch, port};
+use super::{ChildProgram, TestEdge, eventually, pitch, port, sound::recorded};
 
 /// A baresip with one account.
 pub struct Baresip {
@@ -69,16 +69,12 @@ impl Baresip {
         let Some(bytes) = dump.and_then(|dump| std::fs::read(dump).ok()) else {
             return 0;
         };
-        let Some((head, sound)) = bytes.split_at_checked(44) else {
+        let Some(head) = bytes.get(..44) else {
             return 0;
         };
         let channels = usize::from(u16::from_le_bytes([head[22], head[23]]));
         let rate = u32::from_le_bytes([head[24], head[25], head[26], head[27]]);
-        let samples: Vec<i16> = sound
-            .chunks_exact(2 * channels)
-            .map(|frame| i16::from_le_bytes([frame[0], frame[1]]))
-            .collect();
-        pitch(&samples, usize::try_from(rate).unwrap())
+        pitch(&recorded(&bytes, channels), usize::try_from(rate).unwrap())
     }
 }
 

@@ -3,6 +3,7 @@
 mod baresip;
 mod bench;
 mod lab;
+mod linphone;
 mod phone;
 mod program;
 mod secure;
@@ -13,6 +14,7 @@ pub use self::{
     baresip::talks,
     bench::{CallBehaviour, ObservedCall, TestEdge, USER_AGENT, trunk},
     lab::{EDGE, NatLab, PHONE, ROUTER, STRANGER},
+    linphone::Linphone,
     phone::{ScriptedPhone, flood, header, offer},
     program::{ChildProgram, need, port},
     secure::{Certificate, privately, publicly},

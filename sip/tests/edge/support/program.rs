@@ -1,7 +1,7 @@
 //! Programs from Debian, run as an ordinary user.
 
 use std::{
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     time::Duration,
 };
 
@@ -45,6 +45,18 @@ impl ChildProgram {
             .stderr(Stdio::null())
             .spawn();
         Self(child.unwrap())
+    }
+
+    /// The same with its standard input.
+    pub fn fed(command: &mut Command) -> (Self, ChildStdin) {
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut child = child.unwrap();
+        let input = child.stdin.take().unwrap();
+        (Self(child), input)
     }
 
     pub fn runs(&mut self) -> bool {

@@ -35,9 +35,9 @@ impl PhoneMedia {
         }
     }
 
-    /// The same stream from another socket.
-    pub fn from(self, socket: UdpSocket) -> Self {
-        Self { socket, ..self }
+    /// The same stream goes on from another socket.
+    pub fn moves_to(&mut self, socket: UdpSocket) {
+        self.socket = socket;
     }
 
     /// The same with a tone of 800 Hz.
@@ -281,4 +281,15 @@ pub fn pitch(samples: &[i16], rate: usize) -> usize {
         .windows(2)
         .filter(|pair| pair[0] < 0 && pair[1] >= 0)
         .count()
+}
+
+/// The samples of a recording in 16 bits with this many channels: the first of each frame.
+pub fn recorded(bytes: &[u8], channels: usize) -> Vec<i16> {
+    let frames = bytes
+        .get(44..)
+        .unwrap_or_default()
+        .chunks_exact(2 * channels);
+    frames
+        .map(|frame| i16::from_le_bytes([frame[0], frame[1]]))
+        .collect()
 }

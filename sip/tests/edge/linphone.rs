@@ -1,0 +1,180 @@
+//! Calls of linphone: talk, hold and keys; directly, encrypted, and through kamailio with rtpengine.
+
+use std::{net::SocketAddr, time::Duration};
+
+use dikala_sip::{
+    leg::LegEvent,
+    settings::{Codec, ListenAddress, SipTransport, Srtp},
+};
+use tokio::{net::UdpSocket, time::timeout};
+
+use crate::{
+    programs::kamailio_with,
+    support::{
+        CallBehaviour, Certificate, ChildProgram, Linphone, PATIENCE, TestEdge, eventually, need,
+        pitch, port,
+    },
+};
+
+const CALLER: &str = "+6281234567890";
+
+fn is_tone(pitch: usize) -> bool {
+    (420..460).contains(&pitch)
+}
+
+/// Each side hears the tone, from now on.
+async fn both_hear(bench: &TestEdge, phone: &Linphone) {
+    let rate = match bench.call().codec {
+        Some("opus") => 48_000,
+        _ => 8_000,
+    };
+    let heard = bench.call().audio.len();
+    phone.forgets();
+    eventually("the edge hears the tone", || {
+        let audio = bench.call().audio;
+        audio.len() >= heard + 16_000 && is_tone(pitch(&audio, 16_000))
+    })
+    .await;
+    eventually("the phone hears the tone", || is_tone(phone.hears(rate))).await;
+}
+
+async fn begins(bench: &TestEdge, phone: &mut Linphone, to: SocketAddr, transport: &str) {
+    phone.command(&format!(
+        "call sip:+622150001000@{to};transport={transport}"
+    ));
+    eventually("the call is answered", || bench.saw(&LegEvent::Answered)).await;
+}
+
+/// Talk, hold, resumption, keys, and the end.
+async fn converses(bench: &TestEdge, phone: &mut Linphone) {
+    both_hear(bench, phone).await;
+    phone.command("pause");
+    eventually("the call is held", || bench.saw(&LegEvent::Held(true))).await;
+    // It refuses to resume until its pause is confirmed.
+    let mut refused = tokio::time::interval(Duration::from_secs(1));
+    let resumed = timeout(PATIENCE, async {
+        while !bench.saw(&LegEvent::Held(false)) {
+            refused.tick().await;
+            phone.command("resume 1");
+        }
+    });
+    resumed.await.expect("the call is resumed");
+    both_hear(bench, phone).await;
+    for key in ['4', '2', '7'] {
+        phone.command(&key.to_string());
+        eventually("the key comes", || bench.saw(&LegEvent::Key(key))).await;
+    }
+    phone.command("terminate");
+    eventually("the call is over", || bench.call().over).await;
+    assert!(bench.saw(&LegEvent::HungUp));
+    assert_eq!(bench.call().caller, CALLER);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn linphone_talks_holds_and_presses_keys() {
+    if !need("linphonec") || !need("sox") {
+        return;
+    }
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.codecs = vec![Codec::Pcma];
+    })
+    .await;
+    let mut phone = Linphone::new(CALLER, "none");
+    begins(&bench, &mut phone, bench.udp(), "udp").await;
+    converses(&bench, &mut phone).await;
+    let agent = bench.call().user_agent.unwrap_or_default();
+    assert!(agent.starts_with("Linphone"), "{agent}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn linphone_talks_over_tls_with_srtp() {
+    if !need("linphonec") || !need("sox") {
+        return;
+    }
+    let certificate = Certificate::of_testkit();
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.codecs = vec![Codec::Opus];
+        sip.srtp = Srtp::Required;
+        sip.tls = Some(certificate.files());
+        sip.listen.push(ListenAddress {
+            transport: SipTransport::Tls,
+            address: "127.0.0.1:0".parse().unwrap(),
+        });
+    })
+    .await;
+    let mut phone = Linphone::new(CALLER, "srtp");
+    let to = bench.address(SipTransport::Tls);
+    begins(&bench, &mut phone, to, "tls").await;
+    converses(&bench, &mut phone).await;
+}
+
+/// The answer of the rtpengine with this control port, which may not listen yet.
+async fn rtpengine_says(control: u16, command: &str) -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(("127.0.0.1", control)).await.unwrap();
+    let mut answer = vec![0; 65_536];
+    let asked = timeout(Duration::from_millis(500), async {
+        // Each request has a cookie of its own.
+        let cookie: u32 = rand::random();
+        let request = format!("{cookie} d7:command{}:{command}e", command.len());
+        socket.send(request.as_bytes()).await?;
+        socket.recv(&mut answer).await
+    });
+    let length = asked.await.map_or(0, |received| received.unwrap_or(0));
+    String::from_utf8_lossy(&answer[..length]).into_owned()
+}
+
+/// The routing of the recipe in `docs/trunks.md`.
+fn recipe() -> &'static str {
+    let recipes = include_str!("../../../docs/trunks.md");
+    let begin = recipes.find("modparam(\"rtpengine\"").unwrap();
+    let recipe = &recipes[begin..];
+    &recipe[..recipe.find("```").unwrap()]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn linphone_talks_through_kamailio_and_rtpengine_as_in_the_recipe() {
+    if !["linphonec", "sox", "kamailio", "rtpengine"]
+        .into_iter()
+        .all(need)
+    {
+        return;
+    }
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.codecs = vec![Codec::Pcma];
+    })
+    .await;
+    let (proxy, control) = (port(), port());
+    let mut rtpengine = std::process::Command::new("rtpengine");
+    rtpengine
+        .args([
+            "--foreground",
+            "--log-stderr",
+            "--table=-1",
+            "--interface=127.0.0.1",
+        ])
+        .args(["--port-min=40000", "--port-max=49999"])
+        .arg(format!("--listen-ng=127.0.0.1:{control}"));
+    let _rtpengine = ChildProgram::start(&mut rtpengine);
+    let listens = timeout(PATIENCE, async {
+        while !rtpengine_says(control, "ping").await.contains("pong") {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    listens.await.expect("rtpengine listens");
+    let folder = tempfile::tempdir().unwrap();
+    let routing = recipe()
+        .replace("127.0.0.1:2223", &format!("127.0.0.1:{control}"))
+        .replace("192.0.2.7:5060", &bench.udp().to_string());
+    let _kamailio = kamailio_with(
+        folder.path(),
+        proxy,
+        &format!("loadmodule \"rtpengine.so\"\n{routing}"),
+    );
+    let mut phone = Linphone::new(CALLER, "none");
+    let to = SocketAddr::from(([127, 0, 0, 1], proxy));
+    begins(&bench, &mut phone, to, "udp").await;
+    let relayed = rtpengine_says(control, "list").await;
+    assert!(relayed.contains(&bench.call().sip_call_id), "{relayed}");
+    converses(&bench, &mut phone).await;
+}
