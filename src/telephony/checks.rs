@@ -227,6 +227,7 @@ mod tests {
     async fn servers_are_told_and_without_tls_keys_are_not_exchanged() {
         let mut settings = SipSettings {
             max_calls: 1,
+            threads: 2,
             listen: Vec::new(),
             public_address: None,
             local_networks: Vec::new(),
