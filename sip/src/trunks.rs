@@ -7,16 +7,28 @@ use crate::{
     whatsapp::may_come_over,
 };
 
-/// The trunk that admits this address over this transport without digest; of several, the one with the narrowest range.
-pub fn by_address(trunks: &[Trunk], ip: IpAddr, transport: SipTransport) -> Option<&Trunk> {
+/// The trunk that admits this address over this transport without digest; of several, the one with the narrowest range. All
+/// WhatsApp trunks have Meta's addresses, so of several the called number decides.
+pub fn by_address<'a>(
+    trunks: &'a [Trunk],
+    ip: IpAddr,
+    transport: SipTransport,
+    called: &str,
+) -> Option<&'a Trunk> {
     let ip = ip.to_canonical();
     let exactness = |trunk: &Trunk| {
         let nets = trunk.addresses.iter().filter(|net| net.contains(&ip));
         nets.map(|net| net.prefix_len()).max()
     };
+    let is_only = trunks.iter().filter(|trunk| trunk.is_whatsapp()).count() == 1;
+    let digits = called.trim_start_matches('+');
+    let is_called = |trunk: &Trunk| {
+        let number = trunk.number.as_deref().unwrap_or_default();
+        is_only || !trunk.is_whatsapp() || number.trim_start_matches('+') == digits
+    };
     trunks
         .iter()
-        .filter(|trunk| may_come_over(trunk, transport))
+        .filter(|trunk| may_come_over(trunk, transport) && is_called(trunk))
         .filter_map(|trunk| Some((exactness(trunk)?, trunk)))
         .reduce(|best, other| if other.0 > best.0 { other } else { best })
         .map(|(_, trunk)| trunk)
@@ -45,6 +57,7 @@ pub fn any_digest(trunks: &[Trunk]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::TrunkPreset;
 
     fn trunk(name: &str, nets: &[&str]) -> Trunk {
         Trunk {
@@ -69,9 +82,35 @@ mod tests {
             ("127.0.0.1", None),
         ] {
             let ip = ip.parse().expect("an address");
-            let found = by_address(&trunks, ip, SipTransport::Udp);
+            let found = by_address(&trunks, ip, SipTransport::Udp, "");
             assert_eq!(has_address(&trunks, ip), name.is_some(), "{ip}");
             assert_eq!(found.map(|trunk| trunk.name.as_str()), name, "{ip}");
         }
+    }
+
+    #[test]
+    fn of_whatsapp_trunks_the_called_number_decides() {
+        let business = |number: &str| Trunk {
+            number: Some(number.to_owned()),
+            preset: Some(TrunkPreset::WhatsApp),
+            ..trunk(number, &["10.0.0.0/8"])
+        };
+        let (first, second) = ("+622150001000", "+622150002000");
+        let ip = "10.1.2.3".parse().expect("an address");
+        let found = |trunks: &[Trunk], called: &str| {
+            let found = by_address(trunks, ip, SipTransport::Tls, called);
+            found.map(|trunk| trunk.name.clone())
+        };
+        let both = [business(first), business(second)];
+        for (called, expected) in [
+            (second, Some(second)),
+            ("622150002000", Some(second)),
+            (first, Some(first)),
+            ("+622150003000", None),
+            ("", None),
+        ] {
+            assert_eq!(found(&both, called).as_deref(), expected, "{called}");
+        }
+        assert_eq!(found(&both[..1], "").as_deref(), Some(first));
     }
 }

@@ -59,10 +59,39 @@ pub async fn run(command: WhatsAppCommand, layers: &Layers, as_json: bool) -> Re
         token,
         settings.extra_ca_file(),
     )?;
-    let (mut done, now) = settle(&graph, &server).await?;
-    let stored = store(&trunk, &options, now.password(&server))?;
-    done.extend(stored);
-    told(&trunk, &now, &done, as_json)
+    let mut done = Vec::new();
+    match set_up(&trunk, &options, &graph, &server, &mut done).await {
+        Ok(now) => told(&trunk, &now, &done, as_json),
+        Err(error) => {
+            shown(&done)?;
+            Err(error)
+        }
+    }
+}
+
+/// Changes what has to be changed, and stores the password. Adds each change to `done`, also before an error. Returns the settings
+/// as they are now.
+async fn set_up(
+    trunk: &WhatsAppTrunk,
+    options: &SetupOptions,
+    graph: &Graph,
+    server: &MetaServer,
+    done: &mut Vec<SettingChange>,
+) -> Result<CallingSettings, CliError> {
+    graph.check_number(&trunk.number).await?;
+    // From the first change on, the number's webhooks for calls are off.
+    let writable = WhatsAppAccount::try_write(&trunk.file);
+    writable.map_err(|error| not_writable(trunk, &error))?;
+    let now = settle(graph, server, done).await?;
+    done.extend(store(trunk, options, now.password(server))?);
+    Ok(now)
+}
+
+fn not_writable(trunk: &WhatsAppTrunk, error: &std::io::Error) -> CliError {
+    CliError::Failed(format!(
+        "{:?} cannot be written ({error}); run this as a user who may write there, or set account_file of the trunk to another file",
+        trunk.file
+    ))
 }
 
 fn trunk(settings: &Settings, name: &str) -> Result<WhatsAppTrunk, CliError> {
@@ -77,24 +106,24 @@ fn trunk(settings: &Settings, name: &str) -> Result<WhatsAppTrunk, CliError> {
     found.cloned().ok_or(CliError::NotFound(missing))
 }
 
-/// Changes what has to be changed. Returns that, and the settings as they are now.
+/// Changes what has to be changed at Meta. Returns the settings as they are now.
 async fn settle(
     graph: &Graph,
     server: &MetaServer,
-) -> Result<(Vec<SettingChange>, CallingSettings), CliError> {
+    done: &mut Vec<SettingChange>,
+) -> Result<CallingSettings, CliError> {
     let before = graph.settings().await?;
     let requests = changes(&before, server);
     if requests.is_empty() {
-        return Ok((Vec::new(), before));
+        return Ok(before);
     }
-    let mut done = Vec::new();
     for (body, changed) in requests {
         graph.change(&body).await?;
         done.extend(changed);
     }
     let after = graph.settings().await?;
     match changes(&after, server).first() {
-        None => Ok((done, after)),
+        None => Ok(after),
         Some((_, left)) => {
             let left: Vec<&str> = left.iter().map(|left| left.setting).collect();
             Err(CliError::Failed(format!(
@@ -135,12 +164,7 @@ fn store(
         return Ok(None);
     }
     let stored = account.write(&trunk.file);
-    stored.map_err(|error| {
-        CliError::Failed(format!(
-            "{:?} cannot be written ({error}); run this as a user who may write there, or set account_file of the trunk to another file",
-            trunk.file
-        ))
-    })?;
+    stored.map_err(|error| not_writable(trunk, &error))?;
     let had = trunk.effective_password();
     let before = match had {
         None => "none",
@@ -168,14 +192,7 @@ fn told(
     if done.is_empty() {
         output::text("everything is set up already; nothing was changed")?;
     }
-    for change in done {
-        let SettingChange {
-            setting,
-            before,
-            after,
-        } = change;
-        output::text(&format!("{setting}: {before} → {after}"))?;
-    }
+    shown(done)?;
     if done.iter().any(|change| change.setting == "password") {
         output::text("start the bridge again, so that it reads the password")?;
     }
@@ -183,6 +200,18 @@ fn told(
         output::text(
             "calls are switched off at Meta: switch them on in WhatsApp Manager, under the number's call settings",
         )?;
+    }
+    Ok(())
+}
+
+fn shown(done: &[SettingChange]) -> Result<(), CliError> {
+    for change in done {
+        let SettingChange {
+            setting,
+            before,
+            after,
+        } = change;
+        output::text(&format!("{setting}: {before} → {after}"))?;
     }
     Ok(())
 }

@@ -72,7 +72,10 @@ async fn meta(
     } = account;
     let graph = Graph::new(graph_url, phone_number_id, token, extra_ca);
     let settings = match graph {
-        Ok(graph) => graph.settings().await,
+        Ok(graph) => match graph.check_number(&trunk.number).await {
+            Ok(()) => graph.settings().await,
+            Err(error) => Err(error),
+        },
         Err(error) => Err(error),
     };
     let settings = match settings {
@@ -92,7 +95,9 @@ async fn meta(
         )
     }));
     let (ours, theirs) = (trunk.effective_password(), settings.password(server));
-    if ours.is_some() && theirs.is_some() && ours != theirs {
+    if theirs.is_none() {
+        faults.push(format!("Meta shows no password for SIP; {SETUP}"));
+    } else if ours.is_some() && ours != theirs {
         faults.push(match trunk.password {
             Some(_) => "password is not the one that Meta has; remove it from the configuration, and run `dikala whatsapp setup`".to_owned(),
             None => format!("the stored password is not the one that Meta has; {SETUP}"),

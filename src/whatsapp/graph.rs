@@ -10,7 +10,7 @@ use bytes::Bytes;
 use dikala_actors::outbound::{
     AllowedHosts, ErrorKind, Exchange, Guard, Head, Outbound, OutboundClient, exchange,
 };
-use dikala_entities::Secret;
+use dikala_entities::{Secret, with_numbers_masked};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::{Host, Url};
@@ -55,8 +55,8 @@ pub fn token() -> Option<Secret> {
 #[derive(Debug)]
 pub struct Graph {
     client: OutboundClient,
-    /// The address of the number's settings.
-    settings: String,
+    /// The address of the number.
+    number: String,
     phone_number_id: String,
     token: Secret,
 }
@@ -65,6 +65,12 @@ pub struct Graph {
 struct Answer {
     #[serde(default)]
     calling: CallingSettings,
+}
+
+#[derive(Deserialize)]
+struct NamedNumber {
+    /// As people write it, such as `+62 21-5000-1000`.
+    display_phone_number: String,
 }
 
 #[derive(Deserialize)]
@@ -103,7 +109,7 @@ impl Graph {
         let outbound = outbound.map_err(|error| GraphError::Failed(error.to_string()))?;
         Ok(Self {
             client: outbound.client(None, 1),
-            settings: format!("{}/{VERSION}/{phone_number_id}/settings", base(url)?),
+            number: format!("{}/{VERSION}/{phone_number_id}", base(url)?),
             phone_number_id: phone_number_id.to_owned(),
             token,
         })
@@ -111,29 +117,52 @@ impl Graph {
 
     /// The calling settings, with the passwords for SIP.
     pub async fn settings(&self) -> Result<CallingSettings, GraphError> {
-        let query = "?include_sip_credentials=true";
-        let answer = self.exchange(Method::GET, query, Bytes::new()).await?;
+        let of = "/settings?include_sip_credentials=true";
+        let answer = self.exchange(Method::GET, of, Bytes::new()).await?;
         let read = serde_json::from_slice::<Answer>(&answer.body);
         // The parser's error may show a password.
-        read.map(|answer| answer.calling).map_err(|_| {
-            GraphError::Failed(format!(
-                "{} answers, but not with settings; is --graph-url the address of Meta's Graph API?",
-                self.settings
-            ))
-        })
+        read.map(|answer| answer.calling)
+            .map_err(|_| self.unreadable())
+    }
+
+    /// Checks that the id is that of this telephone number: the ids of several numbers stand on one page.
+    ///
+    /// Errors: it is another number's.
+    pub async fn check_number(&self, number: &str) -> Result<(), GraphError> {
+        let of = "?fields=display_phone_number";
+        let answer = self.exchange(Method::GET, of, Bytes::new()).await?;
+        let read = serde_json::from_slice::<NamedNumber>(&answer.body);
+        let shown = read.map_err(|_| self.unreadable())?.display_phone_number;
+        if digits(&shown) == digits(number) {
+            return Ok(());
+        }
+        Err(GraphError::Refused(format!(
+            "the id {} is that of {}, and the trunk's number is {}; take the id of that number",
+            self.phone_number_id,
+            with_numbers_masked(&format!("+{}", digits(&shown))),
+            with_numbers_masked(number)
+        )))
+    }
+
+    fn unreadable(&self) -> GraphError {
+        GraphError::Failed(format!(
+            "{} does not answer as Meta does; is --graph-url the address of Meta's Graph API?",
+            self.number
+        ))
     }
 
     /// Changes one group of features below `calling`.
     pub async fn change(&self, calling: &Value) -> Result<(), GraphError> {
         let body = json!({"calling": calling}).to_string();
-        self.exchange(Method::POST, "", Bytes::from(body)).await?;
+        let body = Bytes::from(body);
+        self.exchange(Method::POST, "/settings", body).await?;
         Ok(())
     }
 
     async fn exchange(
         &self,
         method: Method,
-        query: &str,
+        of: &str,
         body: Bytes,
     ) -> Result<Exchange, GraphError> {
         let bearer = HeaderValue::from_str(&format!("Bearer {}", self.token.expose()));
@@ -149,7 +178,7 @@ impl Graph {
             let json = HeaderValue::from_static("application/json");
             headers.insert(CONTENT_TYPE, json);
         }
-        let uri = format!("{}{query}", self.settings);
+        let uri = format!("{}{of}", self.number);
         let head = Head {
             method,
             uri: uri.parse::<Uri>().unwrap_or_default(),
@@ -166,7 +195,7 @@ impl Graph {
     fn unreachable(&self, kind: ErrorKind) -> GraphError {
         GraphError::Failed(format!(
             "nothing answers at {} ({}); check the network and --graph-url",
-            self.settings,
+            self.number,
             kind.as_str()
         ))
     }
@@ -174,10 +203,14 @@ impl Graph {
     fn refused(&self, status: u16, body: &[u8], is_change: bool) -> GraphError {
         let details = serde_json::from_slice::<Refusal>(body).map(|refusal| refusal.error);
         let RefusalDetails { message, code } = details.unwrap_or_default();
-        let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
         let message = message.replace(self.token.expose(), "…");
+        let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
         explain(status, code, &message, &self.phone_number_id, is_change)
     }
+}
+
+fn digits(number: &str) -> String {
+    number.chars().filter(char::is_ascii_digit).collect()
 }
 
 /// The address without a trailing slash. The token must not cross a network in clear.

@@ -61,11 +61,11 @@ impl Invitation {
         }
     }
 
-    /// Key of the dialog.
     pub fn call_id(&self) -> &str {
         &self.call_id
     }
 
+    /// Key of the dialog.
     pub fn key(&self) -> String {
         dialog::key(&self.call_id, &self.tag)
     }

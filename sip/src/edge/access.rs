@@ -90,10 +90,10 @@ impl AccessControl {
         flow: &Flow,
     ) -> Result<(&Trunk, bool), StatelessResponse> {
         let all = &self.shared.settings.trunks;
-        if let Some(trunk) = trunks::by_address(all, flow.remote.ip(), flow.transport) {
+        let called = &request.uri.user;
+        if let Some(trunk) = trunks::by_address(all, flow.remote.ip(), flow.transport, called) {
             return Ok((trunk, true));
         }
-        let called = &request.uri.user;
         if let Some(trunk) = self.shared.registrars.trunk_of(all, flow, called) {
             return Ok((trunk, true));
         }

@@ -1,7 +1,9 @@
 //! The kept form of a message: everything but secrets. Pure.
 //!
 //! Of credentials the parts that prove nothing are kept. Of bodies only SDP and the progress of a transfer are kept, without keys:
-//! others may hold what a caller typed.
+//! others may hold what a caller typed. `Identity` (RFC 8224) has the numbers in a form that cannot be masked.
+
+use crate::message::head_end;
 
 /// A longer message is cut.
 const MESSAGE_BYTES_MAX: usize = 8_192;
@@ -20,9 +22,14 @@ const BODIES: [&str; 2] = ["application/sdp", "message/sipfrag"];
 
 /// The message as it is kept.
 pub fn kept(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MESSAGE_BYTES_MAX)]);
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let lines = unfolded(head);
+    let bytes = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)];
+    // As the parser reads it: blank lines may come before, and lines may end without a carriage return.
+    let blank = bytes.iter().take_while(|byte| b"\r\n".contains(byte));
+    let bytes = &bytes[blank.count()..];
+    let (end, begin) = head_end(bytes, 0).unwrap_or((bytes.len(), bytes.len()));
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (head, body) = (text(&bytes[..end]), text(&bytes[begin..]));
+    let lines = unfolded(&head);
     let mut kinds = lines
         .iter()
         .filter_map(|line| header(line))
@@ -31,16 +38,17 @@ pub fn kept(bytes: &[u8]) -> String {
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let is_kept = BODIES.iter().any(|body| kind.eq_ignore_ascii_case(body));
     let body = if is_kept {
-        without_keys(body)
+        without_keys(&body)
     } else {
         String::new()
     };
-    let mut out = String::with_capacity(text.len());
+    let mut out = String::with_capacity(bytes.len());
     for line in &lines {
         match header(line) {
             Some((name, value)) if PROOFS.iter().any(|proof| is(name, proof, "")) => {
                 out.push_str(&format!("{name}: {}", without_proof(value)));
             }
+            Some((name, _)) if is(name, "Identity", "y") => out.push_str(&format!("{name}: *")),
             Some((name, _)) if is(name, "Content-Length", "l") => {
                 out.push_str(&format!("{name}: {}", body.len()));
             }
@@ -55,7 +63,8 @@ pub fn kept(bytes: &[u8]) -> String {
 /// The lines of a head. A folded line is joined to the one that it continues.
 fn unfolded(head: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for line in head.split("\r\n") {
+    for line in head.split('\n') {
+        let line = line.strip_suffix('\r').unwrap_or(line);
         match lines.last_mut() {
             Some(last) if line.starts_with([' ', '\t']) => {
                 last.push(' ');
@@ -142,6 +151,23 @@ mod tests {
             body.len()
         );
         assert_eq!(kept, expected);
+    }
+
+    /// The parser accepts these line ends, too.
+    #[test]
+    fn secrets_are_removed_whatever_the_line_ends() {
+        let message = "\r\nINVITE sip:a@b SIP/2.0\nAuthorization: Digest username=\"ayu\", response=\"GEHEIM\"\nIdentity: GEHEIM\n\
+            Content-Type: application/sdp\n{end}v=0\na=crypto:1 X inline:GEHEIM\n";
+        for end in ["\n", "\r\n"] {
+            let kept = kept(message.replace("{end}", end).as_bytes());
+            assert!(
+                kept.starts_with("INVITE ") && kept.ends_with("inline:*\n"),
+                "{kept}"
+            );
+            assert!(!kept.contains("GEHEIM"), "{kept}");
+        }
+        let typed = "INFO sip:a@b SIP/2.0\nContent-Type: application/dtmf-relay\n\nSignal=5";
+        assert!(!kept(typed.as_bytes()).contains("Signal"));
     }
 
     #[test]

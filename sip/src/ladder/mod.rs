@@ -94,7 +94,10 @@ impl Ladders {
     pub fn begin(&self, id: &str, call_id: &str, invite: &[u8], socket: MessageSocket) {
         let invite = message(invite, socket, false);
         let mut table = self.table();
-        table.forget(id);
+        // The same INVITE again, after the call was answered and is over.
+        if let Some(number) = table.by_id.get(id).copied() {
+            return table.push(number, invite);
+        }
         let number = table.begun;
         table.begun += 1;
         table.by_id.insert(id.to_owned(), number);

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -50,25 +50,39 @@ impl WhatsAppAccount {
             .map_err(|error| told(format!("line {} is wrong", error.line())))
     }
 
+    /// Tries to write beside the file.
+    pub fn try_write(file: &Path) -> io::Result<()> {
+        let (_, new) = create_beside(file)?;
+        fs::remove_file(new)
+    }
+
     /// Replaces the file. Only its owner can read it.
     pub fn write(&self, file: &Path) -> io::Result<()> {
-        let new = file.with_extension("new");
-        let _ = fs::remove_file(&new);
-        let mut written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&new)?;
+        let (mut written, new) = create_beside(file)?;
         writeln!(written, "{}", serde_json::to_string_pretty(self)?)?;
         written.sync_all()?;
         fs::rename(&new, file)
     }
 }
 
+/// A new empty file that will replace this one.
+fn create_beside(file: &Path) -> io::Result<(File, PathBuf)> {
+    let new = file.with_extension("new");
+    let _ = fs::remove_file(&new);
+    let created = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
+    Ok((created, new))
+}
+
 /// A trunk with the preset, as `check` and `dikala whatsapp setup` see it.
 #[derive(Clone)]
 pub struct WhatsAppTrunk {
     pub name: String,
+    /// E.164.
+    pub number: String,
     /// The password in the configuration, which wins over that of the account.
     pub password: Option<String>,
     /// The file of the account.

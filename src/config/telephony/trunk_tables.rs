@@ -92,6 +92,7 @@ impl TrunkTable {
     pub(super) fn whatsapp(&self, folder: &Path) -> Option<WhatsAppTrunk> {
         Some(WhatsAppTrunk {
             name: self.name.clone(),
+            number: self.number.clone()?,
             password: self.password.clone(),
             file: self.account_file(folder)?,
             account: self.account.clone(),

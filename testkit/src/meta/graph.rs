@@ -6,6 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{ReceivedRequest, ServerAnswer, TenantServer};
 
+/// The number, as Meta writes it.
+const NUMBER: &str = "+62 21-5000-1000";
 /// The password that Meta made for the number.
 pub const SIP_PASSWORD: &str = "sip-password-of-meta";
 
@@ -98,7 +100,8 @@ fn answer(
         parts.clone().count() == 2 && parts.all(|part| part.parse::<u8>().is_ok())
     });
     let named = path.next().unwrap_or_default();
-    if !is_version || path.next() != Some("settings") || path.next().is_some() {
+    let part = path.next();
+    if !is_version || !matches!(part, None | Some("settings")) || path.next().is_some() {
         return Err((
             404,
             2_500,
@@ -113,7 +116,19 @@ fn answer(
         }
         _ => {}
     }
-    match (request.method.as_str(), request.query.as_deref()) {
+    let query = request.query.as_deref();
+    if part.is_none() {
+        return match (request.method.as_str(), query) {
+            ("GET", Some("fields=display_phone_number")) => {
+                Ok(json!({"display_phone_number": NUMBER, "id": id}))
+            }
+            (method, query) => Err(fault(
+                100,
+                &format!("Unsupported request {method} {query:?}"),
+            )),
+        };
+    }
+    match (request.method.as_str(), query) {
         ("GET", Some("include_sip_credentials=true")) => Ok(shown(calling, true)),
         ("GET", None) => Ok(shown(calling, false)),
         ("POST", None) => {

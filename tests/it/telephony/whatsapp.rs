@@ -19,6 +19,8 @@ struct AtMeta {
     installation: Installation,
     graph: FakeGraph,
     port: u16,
+    /// That of the trunk.
+    number: &'static str,
 }
 
 impl AtMeta {
@@ -32,6 +34,7 @@ impl AtMeta {
             installation,
             graph,
             port: free_port(),
+            number: "+622150001000",
         };
         this.configure("voice.example.com", "");
         this.certificate(certificate::VOICE, certificate::VOICE_KEY);
@@ -49,7 +52,8 @@ impl AtMeta {
             "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n[telephony.sip]\n\
              listen = [\"tls://127.0.0.1:{port}\"]\npublic_address = \"{host}\"\n\
              tls_certificate_file = \"sip.pem\"\ntls_key_file = \"sip.key\"\n[[telephony.sip.trunks]]\n\
-             name = \"wa\"\npreset = \"whatsapp\"\naddresses = [\"203.0.113.0/24\"]\nnumber = \"+622150001000\"\n{fields}\n"
+             name = \"wa\"\npreset = \"whatsapp\"\naddresses = [\"203.0.113.0/24\"]\nnumber = \"{}\"\n{fields}\n",
+            self.number
         );
         fs::write(&file, text).unwrap();
         self.installation.set("config", &file.display().to_string());
@@ -154,6 +158,12 @@ fn setup_says_what_to_do_about_what_meta_refuses() {
         ID,
     ];
     told(meta.installation.run(&other), 5, "there is wa");
+    meta.configure("voice.example.com", "account_file = \"/nowhere/a.json\"");
+    told(meta.setup(&[]), 1, "account_file");
+    meta.number = "+622150002000";
+    meta.configure("voice.example.com", "");
+    told(meta.setup(&[]), 6, "take the id of that number");
+    meta.number = "+622150001000";
     assert_eq!(meta.graph.changes().len(), 0);
 
     meta.configure("unwelcome.example.com", "");
@@ -162,8 +172,6 @@ fn setup_says_what_to_do_about_what_meta_refuses() {
     told(meta.setup(&[]), 6, "telephony.sip.public_address");
     meta.configure("voice.example.com", "password = \"mine\"");
     told(meta.setup(&[]), 6, "remove it from the configuration");
-    meta.configure("voice.example.com", "account_file = \"/nowhere/a.json\"");
-    told(meta.setup(&[]), 1, "account_file");
 
     let token = meta.installation.settings.iter_mut();
     let token = { token }
