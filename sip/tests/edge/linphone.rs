@@ -109,19 +109,29 @@ async fn linphone_talks_over_tls_with_srtp() {
 }
 
 /// The answer of the rtpengine with this control port, which may not listen yet.
-async fn rtpengine_says(control: u16, command: &str) -> String {
+async fn rtpengine_says(control: u16, request: &str) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.connect(("127.0.0.1", control)).await.unwrap();
     let mut answer = vec![0; 65_536];
     let asked = timeout(Duration::from_millis(500), async {
         // Each request has a cookie of its own.
         let cookie: u32 = rand::random();
-        let request = format!("{cookie} d7:command{}:{command}e", command.len());
+        let request = format!("{cookie} d7:command{request}e");
         socket.send(request.as_bytes()).await?;
         socket.recv(&mut answer).await
     });
     let length = asked.await.map_or(0, |received| received.unwrap_or(0));
     String::from_utf8_lossy(&answer[..length]).into_owned()
+}
+
+/// The streams of a call through which half a second of audio came, in rtpengine's answer about it.
+fn relayed_streams(told: &str) -> usize {
+    let streams = told.split("6:totals").next().unwrap_or_default();
+    let packets = streams.split("7:packetsi").skip(1).filter_map(|rest| {
+        let number = rest.split('e').next()?;
+        number.parse::<u32>().ok()
+    });
+    packets.filter(|packets| *packets > 25).count()
 }
 
 /// The routing of the recipe in `docs/trunks.md`.
@@ -157,7 +167,7 @@ async fn linphone_talks_through_kamailio_and_rtpengine_as_in_the_recipe() {
         .arg(format!("--listen-ng=127.0.0.1:{control}"));
     let _rtpengine = ChildProgram::start(&mut rtpengine);
     let listens = timeout(PATIENCE, async {
-        while !rtpengine_says(control, "ping").await.contains("pong") {
+        while !rtpengine_says(control, "4:ping").await.contains("pong") {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
@@ -174,7 +184,9 @@ async fn linphone_talks_through_kamailio_and_rtpengine_as_in_the_recipe() {
     let mut phone = Linphone::new(CALLER, "none");
     let to = SocketAddr::from(([127, 0, 0, 1], proxy));
     begins(&bench, &mut phone, to, "udp").await;
-    let relayed = rtpengine_says(control, "list").await;
-    assert!(relayed.contains(&bench.call().sip_call_id), "{relayed}");
+    both_hear(&bench, &phone).await;
+    let id = bench.call().sip_call_id;
+    let told = rtpengine_says(control, &format!("5:query7:call-id{}:{id}", id.len())).await;
+    assert_eq!(relayed_streams(&told), 2, "{told}");
     converses(&bench, &mut phone).await;
 }
