@@ -129,7 +129,8 @@ pub(super) async fn look_at_settings(
         .await
 }
 
-/// Checks these rows again, since a call may have been written meanwhile.
+/// Checks these rows again, since a call may have been written meanwhile. With an OFFSET PostgreSQL looks up each version; otherwise
+/// it may read the whole index of calls to join them.
 async fn remove_versions(store: &Store, looked: &[VersionCheck]) -> Result<u64, DbErr> {
     let source = json_rows(
         store.backend(),
@@ -141,7 +142,7 @@ async fn remove_versions(store: &Store, looked: &[VersionCheck]) -> Result<u64, 
     let sql = format!(
         "WITH free AS MATERIALIZED (SELECT v.agent_id, v.version FROM {source} JOIN agent_versions v \
             ON v.agent_id = rows.agent_id AND v.version = rows.version WHERE NOT EXISTS \
-            (SELECT 1 FROM calls c WHERE c.agent_id = v.agent_id AND c.agent_version = v.version) {}) \
+            (SELECT 1 FROM calls c WHERE c.agent_id = v.agent_id AND c.agent_version = v.version LIMIT 1 OFFSET 0) {}) \
          DELETE FROM agent_versions WHERE (agent_id, version) IN (SELECT agent_id, version FROM free)",
         lock_of(store, "v")
     );
