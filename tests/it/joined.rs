@@ -127,7 +127,7 @@ async fn calls_are_found_by_their_channel(#[values(Sqlite, Postgres)] store: Sto
             .map(|call| text(call, "id"))
             .collect::<Vec<_>>()
     };
-    assert_eq!(found("channel=whatsapp").await, [whatsapp.clone()]);
+    assert_eq!(found("channel=whatsapp").await, [whatsapp]);
     assert_eq!(found("channel=phone").await, [over.clone(), phone.clone()]);
     assert_eq!(found("channel=phone&status=ended").await, [over]);
     assert_eq!(found("channel=phone&status=answered").await, [phone]);
