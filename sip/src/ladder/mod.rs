@@ -1,7 +1,7 @@
 //! The SIP ladders: the last messages of the last calls, in memory, for operators.
 //!
 //! A ladder begins when a call is offered, so strangers' messages never displace the ladder of a call. It is bounded in messages
-//! and bytes, and so are all ladders together: the oldest calls are forgotten first. [`kept`] removes secrets before anything is
+//! and bytes, and so are all ladders together: the oldest calls are forgotten first. [`mod@kept`] removes secrets before anything is
 //! stored; [`shown`] reads a stored message, and masks numbers.
 
 mod kept;
