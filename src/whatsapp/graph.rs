@@ -19,7 +19,7 @@ use super::settings::CallingSettings;
 
 /// The version of the API. Meta serves each for two years; this one is of October 2025.
 const VERSION: &str = "v24.0";
-/// Where the token is taken from.
+/// The environment variable of the token.
 const TOKEN: &str = "WHATSAPP_TOKEN";
 /// Timeout of a whole exchange.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use crate::{
     transport::Flow,
 };
 
-/// Where a call to a person goes.
+/// The destination of a call to a person.
 #[derive(Debug)]
 pub struct LegDestination {
     pub uri: Uri,

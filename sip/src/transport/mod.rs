@@ -38,7 +38,7 @@ pub trait Receive: Send + Sync + 'static {
     fn is_proven(&self, flow: &Flow) -> bool;
     /// True if the address is a trunk's, or a peer there was admitted: it may hold more connections.
     fn knows(&self, ip: IpAddr) -> bool;
-    /// Where sent messages are kept.
+    /// The records of sent messages.
     fn ladders(&self) -> Arc<Ladders>;
 }
 

@@ -216,7 +216,7 @@ async fn both_may_hang_up_at_once() {
 async fn a_transfer_is_refused_in_words_without_a_trunk_for_it() {
     let manner = CallBehaviour::Transfer("+62811111".to_owned());
     let bench = edge(manner, |sip| {
-        // Where calls to people on WhatsApp go is not for that.
+        // The address for calls to people on WhatsApp is not for that.
         sip.trunks[0].outbound.uri = Some("sip:127.0.0.1:9;transport=tls".to_owned());
     })
     .await;

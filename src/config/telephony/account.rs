@@ -105,7 +105,7 @@ impl WhatsAppTrunk {
     }
 }
 
-/// Where the account of a number is stored, unless the trunk names another file: in the folder of the configuration.
+/// The file of the account of a number, unless the trunk names another: it is in the folder of the configuration.
 pub(super) fn usual_file(folder: &Path, number: &str) -> PathBuf {
     let digits = number.trim_start_matches('+');
     folder.join(format!("whatsapp-{digits}.json"))

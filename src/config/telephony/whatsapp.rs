@@ -11,7 +11,7 @@ use super::trunk_tables::{OutboundTable, TrunkTable, address};
 
 /// The value of `preset`.
 const NAME: &str = "whatsapp";
-/// Where calls to people on WhatsApp go.
+/// The address for calls to people on WhatsApp.
 const META: &str = "sip:wa.meta.vc:5061;transport=tls";
 
 /// True if a trunk in this list has the preset.
@@ -118,7 +118,7 @@ fn refuse_fields(table: &TrunkTable) -> Result<(), String> {
     Ok(())
 }
 
-/// Where calls to people go, over TLS.
+/// The address for calls to people, over TLS.
 fn place(uri: Option<&str>) -> Result<String, String> {
     let Some(uri) = uri else {
         return Ok(META.to_owned());

@@ -41,7 +41,7 @@ fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
     assert_eq!(lost(&mut ours, 9 * LOST_MS, 10 * LOST_MS), 1);
 }
 
-/// Where the SDP says that the phone's reports come from.
+/// The address from which the phone reports, by its SDP.
 fn report_address() -> SocketAddr {
     terms(Codec::Pcma, THERE).remote_rtcp
 }
