@@ -64,6 +64,9 @@ impl CallMachine {
     }
 
     pub(super) fn on_voice(&mut self, heard: VoiceEvent, now: Now, out: &mut Vec<MachineEffect>) {
+        if self.voice == VoiceState::None {
+            return;
+        }
         match heard {
             VoiceEvent::Ready => self.voice_is_there(),
             VoiceEvent::Audio(samples) => {
@@ -100,9 +103,7 @@ impl CallMachine {
     }
 
     fn voice_is_there(&mut self) {
-        if self.voice != VoiceState::None {
-            self.voice = VoiceState::Ready;
-        }
+        self.voice = VoiceState::Ready;
     }
 
     fn say(&mut self, samples: Vec<i16>, now: Now, out: &mut Vec<MachineEffect>) {
@@ -140,9 +141,6 @@ impl CallMachine {
 
     /// Ends the voice session; the caller hears a sentence about it.
     fn voice_lost(&mut self, words: &str, now: Now, out: &mut Vec<MachineEffect>) {
-        if self.voice == VoiceState::None {
-            return;
-        }
         self.close_voice(out);
         match &mut self.phase {
             Phase::Talking => {

@@ -183,3 +183,18 @@ fn a_person_who_answers_in_the_last_moment_has_the_caller() {
     let effects = call.on(has_answered());
     assert!(told(&effects)[0].starts_with("transferred"), "{effects:?}");
 }
+
+#[test]
+fn a_voice_that_was_closed_is_not_heard() {
+    let mut call = joined_and_summed_up();
+    for late in [
+        VoiceEvent::CallerSaid("late".to_owned()),
+        VoiceEvent::AgentSaid("late".to_owned()),
+        VoiceEvent::Summary("late".to_owned()),
+        VoiceEvent::Lost("late".to_owned()),
+    ] {
+        assert_eq!(call.on(MachineInput::Voice(late)), []);
+    }
+    let effects = call.on(MachineInput::Leg(LegEvent::HungUp));
+    assert_eq!(told(&effects).len(), 1, "the end, and no second transcript");
+}
