@@ -11,31 +11,20 @@ use tokio::{net::UdpSocket, time::timeout};
 use crate::{
     programs::kamailio_with,
     support::{
-        CallBehaviour, Certificate, ChildProgram, Linphone, PATIENCE, TestEdge, eventually, need,
-        pitch, port,
+        CallBehaviour, Certificate, ChildProgram, Linphone, LinphoneSettings, PATIENCE, TestEdge,
+        both_hear, eventually, need, port, urged,
     },
 };
 
 const CALLER: &str = "+6281234567890";
 
-fn is_tone(pitch: usize) -> bool {
-    (420..460).contains(&pitch)
-}
-
 /// Each side hears the tone, from now on.
-async fn both_hear(bench: &TestEdge, phone: &Linphone) {
+async fn both_hear_it(bench: &TestEdge, phone: &Linphone) {
     let rate = match bench.call().codec {
         Some("opus") => 48_000,
         _ => 8_000,
     };
-    let heard = bench.call().audio.len();
-    phone.forgets();
-    eventually("the edge hears the tone", || {
-        let audio = bench.call().audio;
-        audio.len() >= heard + 16_000 && is_tone(pitch(&audio, 16_000))
-    })
-    .await;
-    eventually("the phone hears the tone", || is_tone(phone.hears(rate))).await;
+    both_hear(bench, CALLER, &phone.heard, rate).await;
 }
 
 async fn begins(bench: &TestEdge, phone: &mut Linphone, to: SocketAddr, transport: &str) {
@@ -47,19 +36,13 @@ async fn begins(bench: &TestEdge, phone: &mut Linphone, to: SocketAddr, transpor
 
 /// Talk, hold, resumption, keys, and the end.
 async fn converses(bench: &TestEdge, phone: &mut Linphone) {
-    both_hear(bench, phone).await;
+    both_hear_it(bench, phone).await;
     phone.command("pause");
     eventually("the call is held", || bench.saw(&LegEvent::Held(true))).await;
     // It refuses to resume until its pause is confirmed.
-    let mut refused = tokio::time::interval(Duration::from_secs(1));
-    let resumed = timeout(PATIENCE, async {
-        while !bench.saw(&LegEvent::Held(false)) {
-            refused.tick().await;
-            phone.command("resume 1");
-        }
-    });
-    resumed.await.expect("the call is resumed");
-    both_hear(bench, phone).await;
+    let resumed = || bench.saw(&LegEvent::Held(false));
+    urged("the call is resumed", resumed, || phone.command("resume 1")).await;
+    both_hear_it(bench, phone).await;
     for key in ['4', '2', '7'] {
         phone.command(&key.to_string());
         eventually("the key comes", || bench.saw(&LegEvent::Key(key))).await;
@@ -79,7 +62,7 @@ async fn linphone_talks_holds_and_presses_keys() {
         sip.codecs = vec![Codec::Pcma];
     })
     .await;
-    let mut phone = Linphone::new(CALLER, "none");
+    let mut phone = Linphone::new(CALLER, &LinphoneSettings::default());
     begins(&bench, &mut phone, bench.udp(), "udp").await;
     converses(&bench, &mut phone).await;
     let agent = bench.call().user_agent.unwrap_or_default();
@@ -102,9 +85,61 @@ async fn linphone_talks_over_tls_with_srtp() {
         });
     })
     .await;
-    let mut phone = Linphone::new(CALLER, "srtp");
+    let settings = LinphoneSettings {
+        srtp: true,
+        ..LinphoneSettings::default()
+    };
+    let mut phone = Linphone::new(CALLER, &settings);
     let to = bench.address(SipTransport::Tls);
     begins(&bench, &mut phone, to, "tls").await;
+    converses(&bench, &mut phone).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn linphone_talks_over_tcp_and_ipv6_with_keys_in_requests() {
+    if !need("linphonec") || !need("sox") {
+        return;
+    }
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.codecs = vec![Codec::Pcmu];
+        sip.listen = vec![ListenAddress {
+            transport: SipTransport::Tcp,
+            address: "[::1]:0".parse().unwrap(),
+        }];
+    })
+    .await;
+    let settings = LinphoneSettings {
+        info: true,
+        ipv6: true,
+        ..LinphoneSettings::default()
+    };
+    let mut phone = Linphone::new(CALLER, &settings);
+    let to = bench.address(SipTransport::Tcp);
+    begins(&bench, &mut phone, to, "tcp").await;
+    converses(&bench, &mut phone).await;
+    let keys = bench.messages(&bench.call(), false, "INFO ");
+    assert_eq!(keys.len(), 3);
+}
+
+/// A timer of the shortest interval is refreshed at its half.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes a minute"]
+async fn linphone_is_refreshed_by_us_in_time() {
+    if !need("linphonec") || !need("sox") {
+        return;
+    }
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.codecs = vec![Codec::Pcma];
+    })
+    .await;
+    let settings = LinphoneSettings {
+        timer: true,
+        ..LinphoneSettings::default()
+    };
+    let mut phone = Linphone::new(CALLER, &settings);
+    begins(&bench, &mut phone, bench.udp(), "udp").await;
+    let refreshed = || !bench.messages(&bench.call(), true, "UPDATE ").is_empty();
+    eventually("we refresh", refreshed).await;
     converses(&bench, &mut phone).await;
 }
 
@@ -181,10 +216,10 @@ async fn linphone_talks_through_kamailio_and_rtpengine_as_in_the_recipe() {
         proxy,
         &format!("loadmodule \"rtpengine.so\"\n{routing}"),
     );
-    let mut phone = Linphone::new(CALLER, "none");
+    let mut phone = Linphone::new(CALLER, &LinphoneSettings::default());
     let to = SocketAddr::from(([127, 0, 0, 1], proxy));
     begins(&bench, &mut phone, to, "udp").await;
-    both_hear(&bench, &phone).await;
+    both_hear_it(&bench, &phone).await;
     let id = bench.call().sip_call_id;
     let told = rtpengine_says(control, &format!("5:query7:call-id{}:{id}", id.len())).await;
     assert_eq!(relayed_streams(&told), 2, "{told}");

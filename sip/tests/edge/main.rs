@@ -1,5 +1,6 @@
 //! The SIP edge from outside: with test phones that send exactly what a test wants, and with programs
-//! from Debian (sipp, sipsak, baresip, linphone, kamailio, rtpengine). Tests of missing programs are skipped with a note; with `DIKALA_REQUIRE_SIP=1` they fail.
+//! from Debian (sipp, sipsak, baresip, linphone, twinkle, kamailio, rtpengine) and PyPI (PJSIP). Tests of missing programs are skipped
+//! with a note; with `DIKALA_REQUIRE_SIP=1` they fail.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -24,6 +25,7 @@ mod matrix;
 mod nat;
 mod negotiated;
 mod persons;
+mod pjsip;
 mod programs;
 mod proofs;
 mod registering;
@@ -33,4 +35,5 @@ mod strangers;
 mod support;
 mod transfers;
 mod trunk_options;
+mod twinkle;
 mod whatsapp;

@@ -170,6 +170,17 @@ impl TestEdge {
         calls[0].clone()
     }
 
+    /// The messages of a call that the edge sent, or received, with this beginning.
+    pub fn messages(&self, call: &ObservedCall, is_sent: bool, beginning: &str) -> Vec<String> {
+        let ladder = self.edge.ladder(&call.id).unwrap();
+        let messages = ladder.messages.into_iter();
+        let found = messages.filter(|message| message.is_sent == is_sent);
+        found
+            .map(|message| message.text.into_string())
+            .filter(|text| text.starts_with(beginning))
+            .collect()
+    }
+
     /// Gives the only call an order.
     pub async fn order(&self, order: Order) {
         let orders = self.call().orders.and_then(|orders| orders.upgrade());

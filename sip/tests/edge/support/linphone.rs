@@ -2,37 +2,54 @@
 
 use std::{
     io::Write,
-    path::PathBuf,
     process::{ChildStdin, Command},
 };
 
-use super::{ChildProgram, pitch, sound::recorded};
+use super::{ChildProgram, Recording, make_tone};
 
 /// A linphonec that registers nowhere.
 pub struct Linphone {
-    folder: tempfile::TempDir,
+    /// At the sample rate of the codec.
+    pub heard: Recording,
+    _folder: tempfile::TempDir,
     commands: ChildStdin,
     _running: ChildProgram,
 }
 
+/// Settings of a linphonec.
+#[derive(Debug, Default)]
+pub struct LinphoneSettings {
+    /// SRTP is mandatory.
+    pub srtp: bool,
+    /// Keys are sent as INFO.
+    pub info: bool,
+    pub ipv6: bool,
+    /// It wants a session timer of 90 s that the edge refreshes.
+    pub timer: bool,
+}
+
 impl Linphone {
-    /// `encryption`: `none`, or `srtp`, which is then mandatory.
-    pub fn new(caller: &str, encryption: &str) -> Self {
+    pub fn new(caller: &str, settings: &LinphoneSettings) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let made = Command::new("sox")
-            .args(["-n", "-r", "8000", "-c", "1", "-b", "16", "tone.wav"])
-            .args(["synth", "60", "sine", "440"])
-            .current_dir(folder.path())
-            .status();
-        assert!(made.unwrap().success());
+        make_tone(folder.path());
         // Without its folder it starts no SIP.
         std::fs::create_dir_all(folder.path().join(".local/share/linphone")).unwrap();
-        let mandatory = u8::from(encryption == "srtp");
+        let (srtp, info) = (u8::from(settings.srtp), u8::from(settings.info));
+        let encryption = if settings.srtp { "srtp" } else { "none" };
+        let (host, ipv6) = if settings.ipv6 {
+            ("[::1]", 1)
+        } else {
+            ("127.0.0.1", 0)
+        };
         let config = format!(
-            "[sip]\nsip_port=-1\nsip_tcp_port=-1\nsip_tls_port=-1\nipv6_migration_done=1\nuse_ipv6=0\n\
-             contact=sip:{caller}@127.0.0.1\nguess_hostname=0\nverify_server_certs=0\nverify_server_cn=0\n\
-             media_encryption={encryption}\nmedia_encryption_mandatory={mandatory}\n\
-             [rtp]\naudio_rtp_port=-1\n"
+            "[sip]\nsip_port=-1\nsip_tcp_port=-1\nsip_tls_port=-1\nipv6_migration_done=1\nuse_ipv6={ipv6}\n\
+             contact=sip:{caller}@{host}\nguess_hostname=0\nverify_server_certs=0\nverify_server_cn=0\n\
+             media_encryption={encryption}\nmedia_encryption_mandatory={srtp}\nuse_info={info}\nuse_rfc2833={}\n\
+             session_expires_enabled={}\nsession_expires_value=90\nsession_expires_min_value=90\n\
+             session_expires_refresher_value=1\n\
+             [rtp]\naudio_rtp_port=-1\n",
+            1 - info,
+            u8::from(settings.timer)
         );
         std::fs::write(folder.path().join("linphonerc"), config).unwrap();
         let mut linphonec = Command::new("linphonec");
@@ -43,36 +60,21 @@ impl Linphone {
             .env_remove("XDG_DATA_HOME")
             .env_remove("XDG_CONFIG_HOME");
         let (running, commands) = ChildProgram::fed(&mut linphonec);
+        let tone = folder.path().join("tone.wav");
+        let heard = folder.path().join("heard.wav");
         let mut phone = Self {
-            folder,
+            heard: Recording(heard.clone()),
+            _folder: folder,
             commands,
             _running: running,
         };
-        let path = phone.folder.path().join("tone.wav");
         phone.command("soundcard use files");
-        phone.command(&format!("play {}", path.display()));
-        phone.command(&format!("record {}", phone.recording().display()));
+        phone.command(&format!("play {}", tone.display()));
+        phone.command(&format!("record {}", heard.display()));
         phone
     }
 
     pub fn command(&mut self, command: &str) {
         writeln!(self.commands, "{command}").unwrap();
-    }
-
-    fn recording(&self) -> PathBuf {
-        self.folder.path().join("heard.wav")
-    }
-
-    /// The pitch of the last second that it heard. The file gets its header at the end, so the codec's `rate` counts.
-    pub fn hears(&self, rate: usize) -> usize {
-        let bytes = std::fs::read(self.recording()).unwrap_or_default();
-        pitch(&recorded(&bytes, 1), rate)
-    }
-
-    /// Forgets what it heard. It goes on writing at the same place.
-    pub fn forgets(&self) {
-        if let Ok(recording) = std::fs::File::options().write(true).open(self.recording()) {
-            recording.set_len(0).unwrap();
-        }
     }
 }

@@ -2,23 +2,29 @@
 
 mod baresip;
 mod bench;
+mod conversation;
 mod lab;
 mod linphone;
 mod phone;
+mod pjsip;
 mod program;
 mod secure;
 mod sound;
 mod turn;
+mod twinkle;
 
 pub use self::{
     baresip::talks,
     bench::{CallBehaviour, ObservedCall, TestEdge, USER_AGENT, trunk},
+    conversation::{both_hear, hears_the_tone, urged},
     lab::{EDGE, NatLab, PHONE, ROUTER, STRANGER},
-    linphone::Linphone,
+    linphone::{Linphone, LinphoneSettings},
     phone::{ScriptedPhone, flood, header, offer},
-    program::{ChildProgram, need, port},
+    pjsip::{PJSIP_RATE, PjsipPhone, PjsipSettings, need_pjsip},
+    program::{ChildProgram, make_tone, need, port, skip},
     secure::{Certificate, privately, publicly},
-    sound::{PhoneMedia, carries, pitch},
+    sound::{PhoneMedia, Recording, carries, pitch},
+    twinkle::Twinkle,
 };
 
 use std::time::Duration;

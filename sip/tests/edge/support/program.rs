@@ -1,6 +1,7 @@
 //! Programs from Debian, run as an ordinary user.
 
 use std::{
+    path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     time::Duration,
 };
@@ -10,16 +11,28 @@ pub fn need(program: &str) -> bool {
     let folders = ["/usr/bin", "/usr/sbin", "/usr/local/bin"];
     let found = folders
         .iter()
-        .any(|folder| std::path::Path::new(folder).join(program).exists());
+        .any(|folder| Path::new(folder).join(program).exists());
     if !found {
-        let required = std::env::var("DIKALA_REQUIRE_SIP").is_ok_and(|value| value == "1");
-        assert!(
-            !required,
-            "{program} is not installed, and DIKALA_REQUIRE_SIP=1"
-        );
-        eprintln!("skipped: {program} is not installed");
+        skip(&format!("{program} is not installed"));
     }
     found
+}
+
+/// Prints why a test is skipped, and fails if the programs are required.
+pub fn skip(why: &str) {
+    let required = std::env::var("DIKALA_REQUIRE_SIP").is_ok_and(|value| value == "1");
+    assert!(!required, "{why}, and DIKALA_REQUIRE_SIP=1");
+    eprintln!("skipped: {why}");
+}
+
+/// A minute of 440 Hz at 8 kHz in `tone.wav`, for a phone that speaks from a file.
+pub fn make_tone(folder: &Path) {
+    let made = Command::new("sox")
+        .args(["-n", "-r", "8000", "-c", "1", "-b", "16", "tone.wav"])
+        .args(["synth", "60", "sine", "440"])
+        .current_dir(folder)
+        .status();
+    assert!(made.unwrap().success());
 }
 
 /// A free port for UDP and TCP, outside the range of ephemeral ports.

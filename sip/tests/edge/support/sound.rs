@@ -2,7 +2,7 @@
 
 #![expect(clippy::float_arithmetic, reason = "tones are made with sines")]
 
-use std::{f64::consts::TAU, net::SocketAddr, time::Duration};
+use std::{f64::consts::TAU, net::SocketAddr, path::PathBuf, time::Duration};
 
 use tokio::{net::UdpSocket, time::timeout};
 
@@ -281,6 +281,25 @@ pub fn pitch(samples: &[i16], rate: usize) -> usize {
         .windows(2)
         .filter(|pair| pair[0] < 0 && pair[1] >= 0)
         .count()
+}
+
+/// The audio that a phone hears: a growing file of one channel in 16 bits, whose header may still be missing.
+#[derive(Debug)]
+pub struct Recording(pub PathBuf);
+
+impl Recording {
+    /// The pitch of the last second, at so many samples a second.
+    pub fn pitch(&self, rate: usize) -> usize {
+        let bytes = std::fs::read(&self.0).unwrap_or_default();
+        pitch(&recorded(&bytes, 1), rate)
+    }
+
+    /// Forgets what was heard. The phone goes on writing at the same place.
+    pub fn forgets(&self) {
+        if let Ok(file) = std::fs::File::options().write(true).open(&self.0) {
+            file.set_len(0).unwrap();
+        }
+    }
 }
 
 /// The samples of a recording in 16 bits with this many channels: the first of each frame.
