@@ -1,14 +1,19 @@
-//! A phone behind the NAT of a provider (100.64.0.0/10), in network namespaces with a router that masquerades.
+//! A phone behind the NAT of a provider (100.64.0.0/10), in network namespaces with a router that translates.
 
 use dikala_sip::{
     leg::{HangupNote, LegEvent, Order},
     settings::{ListenAddress, SipTransport, Trunk},
 };
+use rstest::rstest;
+use tokio::net::UdpSocket;
 
 use crate::support::{
-    CallBehaviour, EDGE, NatLab, PATIENCE, PHONE, PhoneMedia, ROUTER, STRANGER, ScriptedPhone,
-    TestEdge, eventually, header, offer, pitch,
+    CallBehaviour, EDGE, NatBehaviour, NatLab, PATIENCE, PHONE, PJSIP_RATE, PhoneMedia, PjsipPhone,
+    PjsipSettings, ROUTER, STRANGER, ScriptedPhone, TestEdge, both_hear, eventually, header,
+    need_pjsip, offer, pitch, urged,
 };
+
+use NatBehaviour::{EndpointIndependent, Symmetric};
 
 /// An edge whose callers are echoed, and a phone with its private address in Contact and SDP.
 struct NatCall<'a> {
@@ -20,29 +25,39 @@ struct NatCall<'a> {
 }
 
 /// Runs the test in the network of the edge; not where no networks can be made.
-fn in_lab(test: impl AsyncFnOnce(NatCall<'_>) + Send) {
-    let Some(lab) = NatLab::new() else { return };
+fn in_lab(nat: NatBehaviour, test: impl AsyncFnOnce(&NatLab, TestEdge) + Send) {
+    let Some(lab) = NatLab::new(nat) else { return };
     lab.inside("E", || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async { test(NatCall::new(&lab).await).await });
+        runtime.block_on(async { test(&lab, edge().await).await });
     });
 }
 
+/// The same with a call of a phone of our own.
+fn in_call(nat: NatBehaviour, test: impl AsyncFnOnce(NatCall<'_>) + Send) {
+    in_lab(nat, async |lab, bench| {
+        test(NatCall::new(lab, bench).await).await;
+    });
+}
+
+async fn edge() -> TestEdge {
+    TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.listen = vec![ListenAddress {
+            transport: SipTransport::Udp,
+            address: format!("{EDGE}:0").parse().unwrap(),
+        }];
+        sip.trunks = vec![Trunk {
+            name: "phones".to_owned(),
+            addresses: vec![format!("{ROUTER}/32").parse().unwrap()],
+            prefix: Some("+62".to_owned()),
+            ..Trunk::default()
+        }];
+    })
+    .await
+}
+
 impl<'a> NatCall<'a> {
-    async fn new(lab: &'a NatLab) -> Self {
-        let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
-            sip.listen = vec![ListenAddress {
-                transport: SipTransport::Udp,
-                address: format!("{EDGE}:0").parse().unwrap(),
-            }];
-            sip.trunks = vec![Trunk {
-                name: "phones".to_owned(),
-                addresses: vec![format!("{ROUTER}/32").parse().unwrap()],
-                prefix: Some("+62".to_owned()),
-                ..Trunk::default()
-            }];
-        })
-        .await;
+    async fn new(lab: &'a NatLab, bench: TestEdge) -> Self {
         let mut phone = ScriptedPhone::at(lab.socket(PHONE), bench.udp()).await;
         let media = PhoneMedia::of(lab.socket(PHONE));
         let answer = phone.call("", &offer_at(&media)).await;
@@ -92,9 +107,11 @@ fn offer_at(media: &PhoneMedia) -> String {
         .replace("a=rtpmap:0 PCMU/8000\r\n", "")
 }
 
-#[test]
-fn a_phone_behind_a_providers_nat_talks_and_gets_the_bye() {
-    in_lab(async |mut call| {
+#[rstest]
+fn a_phone_behind_a_providers_nat_talks_and_gets_the_bye(
+    #[values(Symmetric, EndpointIndependent)] nat: NatBehaviour,
+) {
+    in_call(nat, async |mut call| {
         let contact = header(&call.answer, "Contact").unwrap();
         assert!(contact.contains(EDGE), "{contact}");
         assert!(call.answer.contains(&format!("received={ROUTER}")));
@@ -105,7 +122,7 @@ fn a_phone_behind_a_providers_nat_talks_and_gets_the_bye() {
 
 #[test]
 fn a_mapping_that_changed_during_hold_is_followed() {
-    in_lab(async |mut call| {
+    in_call(Symmetric, async |mut call| {
         call.talks().await;
         // The phone does not know its new port, so the SDP stays. Many phones begin a new stream.
         let sdp = offer_at(&call.media);
@@ -123,7 +140,7 @@ fn a_mapping_that_changed_during_hold_is_followed() {
 
 #[test]
 fn a_port_that_changes_in_mid_call_is_followed() {
-    in_lab(async |mut call| {
+    in_call(Symmetric, async |mut call| {
         call.talks().await;
         for is_same_stream in [true, false] {
             let socket = call.lab.socket(PHONE);
@@ -138,9 +155,11 @@ fn a_port_that_changes_in_mid_call_is_followed() {
     });
 }
 
-#[test]
-fn a_stranger_who_sprays_first_hears_nothing_and_locks_nobody_out() {
-    in_lab(async |mut call| {
+#[rstest]
+fn a_stranger_who_sprays_first_hears_nothing_and_locks_nobody_out(
+    #[values(Symmetric, EndpointIndependent)] nat: NatBehaviour,
+) {
+    in_call(nat, async |mut call| {
         let mut stranger = PhoneMedia::of(call.lab.socket(STRANGER)).higher();
         for _ in 0..40 {
             stranger.send(&call.answer).await;
@@ -155,5 +174,61 @@ fn a_stranger_who_sprays_first_hears_nothing_and_locks_nobody_out() {
         assert_eq!(stranger.forgets(), 0, "nothing goes to the stranger");
         call.talks().await;
         call.hang_up().await;
+    });
+}
+
+/// The routers are of the kinds that the tests name.
+#[rstest]
+#[case(Symmetric, false)]
+#[case(EndpointIndependent, true)]
+fn a_full_cone_has_one_port_for_everybody(#[case] nat: NatBehaviour, #[case] is_open: bool) {
+    in_lab(nat, async |lab, _| {
+        let phone = lab.socket(PHONE);
+        let [first, second] = [
+            UdpSocket::bind((EDGE, 0)).await,
+            UdpSocket::bind((EDGE, 0)).await,
+        ];
+        let (first, second) = (first.unwrap(), second.unwrap());
+        let (mut seen, mut bytes) = (Vec::new(), [0; 16]);
+        for socket in [&first, &second] {
+            let to = socket.local_addr().unwrap();
+            phone.send_to(b"phone", to).await.unwrap();
+            seen.push(socket.recv_from(&mut bytes).await.unwrap().1);
+        }
+        assert_eq!(seen[0] == seen[1], is_open, "{seen:?}");
+        // That of the second is refused, or comes first.
+        second.send_to(b"second", seen[0]).await.unwrap();
+        first.send_to(b"first", seen[0]).await.unwrap();
+        let length = phone.recv(&mut bytes).await.unwrap();
+        assert_eq!(&bytes[..length] == b"second", is_open);
+    });
+}
+
+#[rstest]
+fn pjsip_behind_a_providers_nat_talks_holds_and_gets_the_bye(
+    #[values(Symmetric, EndpointIndependent)] nat: NatBehaviour,
+) {
+    if !need_pjsip() {
+        return;
+    }
+    in_lab(nat, async |lab, bench| {
+        let settings = PjsipSettings {
+            host: PHONE,
+            ..PjsipSettings::default()
+        };
+        let mut phone = lab.inside("P", || PjsipPhone::start(&settings));
+        phone.command(&format!("call sip:+622150001000@{}", bench.udp()));
+        eventually("the call is answered", || bench.saw(&LegEvent::Answered)).await;
+        both_hear(&bench, &settings.caller, &phone.heard, PJSIP_RATE).await;
+        let held = || bench.saw(&LegEvent::Held(true));
+        urged("the call is held", held, || phone.command("hold")).await;
+        let resumed = || bench.saw(&LegEvent::Held(false));
+        urged("the call is resumed", resumed, || phone.command("resume")).await;
+        both_hear(&bench, &settings.caller, &phone.heard, PJSIP_RATE).await;
+        let words = "enough said".to_owned();
+        bench.order(Order::Hangup(HangupNote { words })).await;
+        eventually("it gets the BYE", || phone.says("over ").is_some()).await;
+        eventually("the call is over", || bench.call().over).await;
+        assert!(!bench.saw(&LegEvent::MediaLost));
     });
 }

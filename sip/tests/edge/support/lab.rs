@@ -1,4 +1,4 @@
-//! A phone behind a NAT, in network namespaces: the edge's network, a router that masquerades, and the phone's.
+//! A phone behind a NAT, in network namespaces: the edge's network, a router that translates, and the phone's.
 
 use std::{fs::File, os::fd::AsFd, process::Command, thread};
 
@@ -16,7 +16,16 @@ pub const STRANGER: &str = "203.0.113.66";
 /// The address of the phone in its own network, which is that of a provider's NAT (RFC 6598).
 pub const PHONE: &str = "100.64.0.2";
 
-/// Commands that build the networks. The router gives each of the phone's ports another one, at random.
+/// The manner in which the router maps the phone's ports (RFC 4787).
+#[derive(Debug, Clone, Copy)]
+pub enum NatBehaviour {
+    /// Another port at random for each destination, which alone gets through.
+    Symmetric,
+    /// The same port for every destination, and everybody gets through: full cone.
+    EndpointIndependent,
+}
+
+/// Commands that build the networks.
 const NETWORKS: &str = "
 ip netns add E
 ip netns add R
@@ -37,7 +46,16 @@ ip -n P route add default via 100.64.0.1
 ip netns exec R sysctl -qw net.ipv4.ip_forward=1
 ip netns exec R nft add table ip nat
 ip netns exec R nft add chain ip nat out { type nat hook postrouting priority 100 ; }
+";
+
+const SYMMETRIC: &str = "
 ip netns exec R nft add rule ip nat out ip saddr 100.64.0.0/10 masquerade random
+";
+
+const ENDPOINT_INDEPENDENT: &str = "
+ip netns exec R nft add rule ip nat out ip saddr 100.64.0.0/10 snat to 203.0.113.2
+ip netns exec R nft add chain ip nat in { type nat hook prerouting priority -100 ; }
+ip netns exec R nft add rule ip nat in iif r0 ip daddr 203.0.113.2 meta l4proto udp dnat to 100.64.0.2
 ";
 
 /// Removed with the value.
@@ -48,14 +66,18 @@ pub struct NatLab {
 
 impl NatLab {
     /// `None`, with a note, where no namespaces can be made, as in most containers.
-    pub fn new() -> Option<Self> {
+    pub fn new(nat: NatBehaviour) -> Option<Self> {
         if !["ip", "nft", "sysctl"].into_iter().all(need) {
             return None;
         }
         let lab = Self {
             name: format!("dikala-{:x}", rand::random::<u32>()),
         };
-        for line in NETWORKS.trim().lines() {
+        let nat = match nat {
+            NatBehaviour::Symmetric => SYMMETRIC,
+            NatBehaviour::EndpointIndependent => ENDPOINT_INDEPENDENT,
+        };
+        for line in NETWORKS.trim().lines().chain(nat.trim().lines()) {
             let words = line.split(' ').map(|word| lab.named(word));
             let words: Vec<String> = words.collect();
             let done = Command::new(&words[0]).args(&words[1..]).output().unwrap();
