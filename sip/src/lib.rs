@@ -14,6 +14,7 @@ mod call;
 mod dialog;
 mod digest;
 mod edge;
+mod histogram;
 mod identities;
 mod ladder;
 pub mod leg;

@@ -113,8 +113,8 @@ fn inside(visit: &ConsoleView, counted: &BridgeStatistics) -> Markup {
                 dd { (told("console-joined-calls", &[number("calls", sip.calls as u64), number("joined", sip.joined as u64)])) }
                 dt { (visit.t("console-incoming-calls")) } dd { (outcomes(visit, &sip.callers)) }
                 dt { (visit.t("console-calls-to-people")) } dd { (outcomes(visit, &sip.persons)) }
-                dt { (visit.t("console-answer-times")) } dd { (within(sip.answer)) }
-                dt { (visit.t("console-barge-in-times")) } dd { (within(sip.barge_in)) }
+                dt { (visit.t("console-answer-times")) } dd { (within(&sip.answer)) }
+                dt { (visit.t("console-barge-in-times")) } dd { (within(&sip.barge_in)) }
                 dt { (visit.t("console-trunks")) } dd { (count(visit, sip.registered_trunks as u64)) }
                 dt { (visit.t("console-packets-in")) }
                 dd {

@@ -18,7 +18,7 @@ use dikala_entities::Secret;
 use dikala_protocol::client::{Address, WallClock};
 use dikala_sip::{
     settings::{ListenAddress, SipTransport},
-    statistics::{BOUNDS_US, DurationCounts},
+    statistics::ValueCounts,
 };
 use dikala_telephony::{
     bridge::{BridgeStartError, StatisticsReader},
@@ -122,12 +122,12 @@ impl BuiltInBridge {
     }
 }
 
-/// The bridge's distribution of times in the service's type.
-pub fn distribution(times: DurationCounts) -> Distribution {
+/// A histogram of the bridge in the service's type.
+pub fn distribution(of: &ValueCounts) -> Distribution {
     Distribution {
-        bounds: BOUNDS_US,
-        counts: times.counts.to_vec(),
-        sum: times.sum_us,
+        bounds: of.bounds,
+        counts: of.counts.clone(),
+        sum: of.sum,
     }
 }
 

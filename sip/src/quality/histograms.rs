@@ -1,8 +1,7 @@
 //! Histograms of the quality of legs that have ended.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use super::{DirectionQuality, LegQuality};
+use crate::histogram::{ValueCounts, ValueHistogram};
 
 /// Upper bounds of mean opinion scores, in millionths. They separate the categories of ITU-T G.107, table B.1.
 const MOS: &[u64] = &[
@@ -18,26 +17,6 @@ const CONCEALED: &[u64] = &[
 ];
 /// Of lost packets among all, in millionths.
 const LOSS: &[u64] = &[0, 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
-
-/// The values of a histogram at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ValueCounts {
-    pub bounds: &'static [u64],
-    /// One count for each bound (inclusive), then one for everything above; not cumulative.
-    pub counts: Vec<u64>,
-    pub sum: u64,
-}
-
-impl Default for ValueCounts {
-    /// Nothing was counted, and no bounds are known.
-    fn default() -> Self {
-        Self {
-            bounds: &[],
-            counts: vec![0],
-            sum: 0,
-        }
-    }
-}
 
 /// One direction of all legs that have ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,44 +41,6 @@ pub struct QualityStatistics {
 }
 
 #[derive(Debug)]
-struct ValueHistogram {
-    bounds: &'static [u64],
-    counts: Vec<AtomicU64>,
-    sum: AtomicU64,
-}
-
-impl ValueHistogram {
-    fn new(bounds: &'static [u64]) -> Self {
-        Self {
-            bounds,
-            counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),
-            sum: AtomicU64::new(0),
-        }
-    }
-
-    fn count(&self, value: Option<u64>) {
-        let Some(value) = value else {
-            return;
-        };
-        let class = self.bounds.partition_point(|bound| *bound < value);
-        self.counts[class].fetch_add(1, Relaxed);
-        self.sum.fetch_add(value, Relaxed);
-    }
-
-    fn read(&self) -> ValueCounts {
-        ValueCounts {
-            bounds: self.bounds,
-            counts: self
-                .counts
-                .iter()
-                .map(|count| count.load(Relaxed))
-                .collect(),
-            sum: self.sum.load(Relaxed),
-        }
-    }
-}
-
-#[derive(Debug)]
 struct DirectionHistograms {
     mos: ValueHistogram,
     jitter: ValueHistogram,
@@ -118,11 +59,16 @@ impl Default for DirectionHistograms {
 
 impl DirectionHistograms {
     fn count(&self, of: &DirectionQuality, due: u64) {
-        self.mos.count(of.mos.map(|mos| u64::from(mos) * 10_000));
+        let mos = of.mos.map(|mos| u64::from(mos) * 10_000);
         let jitter = of.jitter_p95_ms.map(|ms| u64::from(ms) * 1_000);
-        self.jitter.count(jitter);
         let loss = |lost: u64| lost.saturating_mul(1_000_000).checked_div(due);
-        self.loss.count(of.lost.and_then(loss));
+        for (histogram, value) in [
+            (&self.mos, mos),
+            (&self.jitter, jitter),
+            (&self.loss, of.lost.and_then(loss)),
+        ] {
+            count_known(histogram, value);
+        }
     }
 
     fn read(&self) -> DirectionStatistics {
@@ -131,6 +77,12 @@ impl DirectionHistograms {
             jitter: self.jitter.read(),
             loss: self.loss.read(),
         }
+    }
+}
+
+fn count_known(histogram: &ValueHistogram, value: Option<u64>) {
+    if let Some(value) = value {
+        histogram.count(value);
     }
 }
 
@@ -160,13 +112,12 @@ impl QualityHistograms {
         self.received.count(&leg.received, leg.received.due());
         self.sent.count(&leg.sent, leg.sent.packets);
         let round_trip = leg.round_trip_ms.map(|ms| u64::from(ms) * 1_000);
-        self.round_trip.count(round_trip);
+        count_known(&self.round_trip, round_trip);
         let heard = leg
             .received
             .concealed_ms
             .filter(|_| leg.received.packets > 0);
-        self.concealed
-            .count(heard.map(|ms| ms.saturating_mul(1_000)));
+        count_known(&self.concealed, heard.map(|ms| ms.saturating_mul(1_000)));
     }
 
     pub fn read(&self) -> QualityStatistics {

@@ -14,7 +14,7 @@ use std::{
 
 pub use self::{
     e_model::{Impairments, mos},
-    histograms::{DirectionStatistics, QualityStatistics, ValueCounts},
+    histograms::{DirectionStatistics, QualityStatistics},
 };
 pub(crate) use self::{histograms::QualityHistograms, percentile::JitterSamples};
 

@@ -1,13 +1,20 @@
 //! Counts of an edge since its start: what it counts, and what others read.
 
-mod durations;
-
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use self::durations::DurationHistogram;
-use crate::quality::{QualityHistograms, QualityStatistics};
+use crate::{
+    histogram::ValueHistogram,
+    quality::{QualityHistograms, QualityStatistics},
+};
 
-pub use self::durations::{BOUNDS_US, DurationCounts};
+pub use crate::histogram::ValueCounts;
+
+/// Upper bounds of durations in microseconds. They include the promised limits: silence within 100 ms of the caller's voice, an
+/// answer in 150 ms.
+const DURATIONS: &[u64] = &[
+    10_000, 20_000, 40_000, 60_000, 80_000, 100_000, 150_000, 250_000, 500_000, 1_000_000,
+    2_500_000, 5_000_000, 10_000_000,
+];
 
 /// Outcomes of calls since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,10 +35,10 @@ pub struct EdgeStatistics {
     pub callers: CallOutcomes,
     /// Calls to persons, for transfers.
     pub persons: CallOutcomes,
-    /// From INVITE to 200.
-    pub answer: DurationCounts,
-    /// From the caller's voice to the silence of our side.
-    pub barge_in: DurationCounts,
+    /// From INVITE to 200, in microseconds.
+    pub answer: ValueCounts,
+    /// From the caller's voice to the silence of our side, in microseconds.
+    pub barge_in: ValueCounts,
     pub registered_trunks: usize,
     /// Over calls that have ended.
     pub packets: u64,
@@ -63,7 +70,7 @@ pub(crate) struct OutcomeCounters {
 }
 
 /// Counters since the start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct EdgeCounters {
     pub invites: AtomicU64,
     pub callers: OutcomeCounters,
@@ -75,10 +82,28 @@ pub(crate) struct EdgeCounters {
     pub ticks: AtomicU64,
     pub ticks_late: AtomicU64,
     /// From INVITE to 200.
-    pub answer: DurationHistogram,
+    pub answer: ValueHistogram,
     /// From the caller's voice to the silence of our side.
-    pub barge_in: DurationHistogram,
+    pub barge_in: ValueHistogram,
     pub quality: QualityHistograms,
+}
+
+impl Default for EdgeCounters {
+    fn default() -> Self {
+        Self {
+            invites: AtomicU64::default(),
+            callers: OutcomeCounters::default(),
+            persons: OutcomeCounters::default(),
+            packets: AtomicU64::default(),
+            packets_lost: AtomicU64::default(),
+            packets_late: AtomicU64::default(),
+            ticks: AtomicU64::default(),
+            ticks_late: AtomicU64::default(),
+            answer: ValueHistogram::new(DURATIONS),
+            barge_in: ValueHistogram::new(DURATIONS),
+            quality: QualityHistograms::default(),
+        }
+    }
 }
 
 impl OutcomeCounters {
@@ -99,8 +124,8 @@ impl EdgeCounters {
             invites: self.invites.load(Relaxed),
             callers: self.callers.read(),
             persons: self.persons.read(),
-            answer: self.answer.reading(),
-            barge_in: self.barge_in.reading(),
+            answer: self.answer.read(),
+            barge_in: self.barge_in.read(),
             packets: self.packets.load(Relaxed),
             packets_lost: self.packets_lost.load(Relaxed),
             packets_late: self.packets_late.load(Relaxed),

@@ -6,6 +6,7 @@ use dikala_sip::{
     LadderMessage,
     leg::{CallRefusal, LegEvent},
     quality::LegQuality,
+    statistics::ValueCounts,
 };
 use tokio::net::UdpSocket;
 
@@ -175,7 +176,7 @@ async fn the_quality_of_both_directions_is_reported_while_the_call_runs_and_coun
     })
     .await;
     phone.hang_up().await;
-    let counted = |of: &dikala_sip::quality::ValueCounts| of.counts.iter().sum::<u64>();
+    let counted = |of: &ValueCounts| of.counts.iter().sum::<u64>();
     eventually("its histograms", || {
         counted(&bench.edge.statistics().quality.received.mos) == 1
     })

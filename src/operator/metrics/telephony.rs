@@ -1,9 +1,8 @@
 //! Metrics of the bridge in this process.
 
-use dikala_actors::runtime::histogram::Distribution;
 use dikala_sip::{
-    quality::{DirectionStatistics, QualityStatistics, ValueCounts},
-    statistics::{DurationCounts, EdgeStatistics},
+    quality::{DirectionStatistics, QualityStatistics},
+    statistics::{EdgeStatistics, ValueCounts},
 };
 use dikala_telephony::{bridge::BridgeStatistics, call};
 
@@ -90,12 +89,12 @@ fn over_sip(sip: &EdgeStatistics) -> Vec<MetricFamily> {
         times(
             "dikala_telephony_answer_seconds",
             "From INVITE to the answer",
-            sip.answer,
+            &sip.answer,
         ),
         times(
             "dikala_telephony_barge_in_seconds",
             "From a caller's voice, 96 ms before its detection, until the agent is silent",
-            sip.barge_in,
+            &sip.barge_in,
         ),
         one(
             GAUGE,
@@ -128,13 +127,8 @@ fn quality(of: &QualityStatistics) -> Vec<MetricFamily> {
     let both = |kind, name, help, read: fn(&DirectionStatistics) -> &ValueCounts| {
         let mut metric = MetricFamily::new(kind, name, &["direction"], help);
         for (direction, of) in [("received", &of.received), ("sent", &of.sent)] {
-            metric.distribution(&[direction], values(read(of)));
+            metric.distribution(&[direction], distribution(read(of)));
         }
-        metric
-    };
-    let single = |name, help, of: &ValueCounts| {
-        let mut metric = MetricFamily::new(TIMES, name, &[], help);
-        metric.distribution(&[], values(of));
         metric
     };
     vec![
@@ -156,25 +150,17 @@ fn quality(of: &QualityStatistics) -> Vec<MetricFamily> {
             "95th percentile of the jitter of finished legs, by direction",
             |of| &of.jitter,
         ),
-        single(
+        times(
             "dikala_telephony_round_trip_seconds",
             "Last round trip of finished legs whose other side sends reports",
             &of.round_trip,
         ),
-        single(
+        times(
             "dikala_telephony_concealed_seconds",
             "Audio that replaced lost packets in finished legs",
             &of.concealed,
         ),
     ]
-}
-
-fn values(of: &ValueCounts) -> Distribution {
-    Distribution {
-        bounds: of.bounds,
-        counts: of.counts.clone(),
-        sum: of.sum,
-    }
 }
 
 fn interruptions(calls: &call::CallStatistics) -> MetricFamily {
@@ -202,9 +188,9 @@ fn refused(sip: &EdgeStatistics) -> MetricFamily {
     refused
 }
 
-fn times(name: &'static str, help: &'static str, reading: DurationCounts) -> MetricFamily {
+fn times(name: &'static str, help: &'static str, of: &ValueCounts) -> MetricFamily {
     let mut metric = MetricFamily::new(TIMES, name, &[], help);
-    metric.distribution(&[], distribution(reading));
+    metric.distribution(&[], distribution(of));
     metric
 }
 
