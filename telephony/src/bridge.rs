@@ -105,14 +105,11 @@ impl StatisticsReader {
     /// The SIP messages of the call with this id of the bridge; `None` if they are not kept here.
     pub fn ladder(&self, id: &str) -> Option<CallLadder> {
         let ladder = self.edge.upgrade()?.ladder(id)?;
-        let (instant, clock) = self.begun?;
-        let at = |message: &LadderMessage| {
-            let since = message.at.saturating_duration_since(instant).as_millis();
-            clock.plus_ms(i64::try_from(since).unwrap_or(i64::MAX))
-        };
+        let begun = self.begun?;
         let messages = ladder.messages.into_iter();
+        let dated = messages.map(|message| (dated(begun, message.at), message));
         Some(CallLadder {
-            messages: messages.map(|message| (at(&message), message)).collect(),
+            messages: dated.collect(),
             forgotten: ladder.forgotten,
         })
     }
@@ -128,6 +125,12 @@ impl StatisticsReader {
     pub fn quality(&self, id: &str) -> Option<CallQuality> {
         self.edge.upgrade()?.quality(id)
     }
+}
+
+/// The date of an instant. The clock was read once, so a step of it since then moves no message.
+fn dated((instant, clock): (std::time::Instant, Millis), at: std::time::Instant) -> Millis {
+    let since = at.saturating_duration_since(instant).as_millis();
+    clock.plus_ms(i64::try_from(since).unwrap_or(i64::MAX))
 }
 
 #[derive(Debug)]
@@ -408,6 +411,19 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[test]
+    fn messages_are_dated_from_one_moment() {
+        let instant = std::time::Instant::now();
+        let date = |later| {
+            let begun = (instant + Duration::from_secs(10), Millis::from_i64(5_000));
+            dated(begun, instant + Duration::from_millis(later)).as_i64()
+        };
+        assert_eq!(
+            [0, 10_000, 10_001, 12_500].map(date),
+            [5_000, 5_000, 5_001, 7_500]
+        );
+    }
 
     #[rstest]
     #[case(0, 0)]

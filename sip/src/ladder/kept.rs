@@ -3,7 +3,7 @@
 //! Of credentials the parts that prove nothing are kept. Of bodies only SDP and the progress of a transfer are kept, without keys:
 //! others may hold what a caller typed. `Identity` (RFC 8224) has the numbers in a form that cannot be masked.
 
-use crate::message::head_end;
+use crate::message::{Headers, SipMessage, head_end, parse, take_sdp};
 
 /// A longer message is cut.
 const MESSAGE_BYTES_MAX: usize = 8_192;
@@ -17,47 +17,103 @@ const PROOFS: [&str; 4] = [
 ];
 /// The parts of credentials that are kept.
 const HARMLESS: [&str; 6] = ["username", "realm", "uri", "algorithm", "qop", "nc"];
-/// Types of bodies that are kept.
-const BODIES: [&str; 2] = ["application/sdp", "message/sipfrag"];
+/// Names of extension headers with secrets contain one of these.
+const SECRETS: [&str; 5] = ["password", "secret", "token", "cookie", "api-key"];
+const SDP: &str = "application/sdp";
+/// A field of an SDP before its key, which ends the line.
+const KEYS: [&str; 3] = ["inline:", "key-mgmt:", "ice-pwd:"];
 
 /// The message as it is kept.
 pub fn kept(bytes: &[u8]) -> String {
-    let bytes = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)];
     // As the parser reads it: blank lines may come before, and lines may end without a carriage return.
     let blank = bytes.iter().take_while(|byte| b"\r\n".contains(byte));
     let bytes = &bytes[blank.count()..];
-    let (end, begin) = head_end(bytes, 0).unwrap_or((bytes.len(), bytes.len()));
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    let (head, body) = (text(&bytes[..end]), text(&bytes[begin..]));
-    let lines = unfolded(&head);
-    let mut kinds = lines
-        .iter()
-        .filter_map(|line| header(line))
-        .filter(|(name, _)| is(name, "Content-Type", "c"));
-    let kind = kinds.next().map_or("", |(_, value)| value);
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let is_kept = BODIES.iter().any(|body| kind.eq_ignore_ascii_case(body));
-    let body = if is_kept {
-        without_keys(&body)
-    } else {
-        String::new()
+    let (end, _) = head_end(bytes, 0).unwrap_or((bytes.len(), bytes.len()));
+    let head = String::from_utf8_lossy(&bytes[..end.min(MESSAGE_BYTES_MAX)]);
+    let (headers, body) = match parse(bytes) {
+        Ok(SipMessage::Request(request)) => (request.headers, request.body),
+        Ok(SipMessage::Response(response)) => (response.headers, response.body),
+        Err(_) => (Headers::default(), Vec::new()),
     };
-    let mut out = String::with_capacity(bytes.len());
-    for line in &lines {
-        match header(line) {
+    let (kind, body) = kept_body(
+        headers,
+        body,
+        MESSAGE_BYTES_MAX - head.len().min(MESSAGE_BYTES_MAX),
+    );
+    let mut out = String::with_capacity(head.len() + body.len());
+    for line in unfolded(&head) {
+        match header(&line) {
             Some((name, value)) if PROOFS.iter().any(|proof| is(name, proof, "")) => {
                 out.push_str(&format!("{name}: {}", without_proof(value)));
             }
-            Some((name, _)) if is(name, "Identity", "y") => out.push_str(&format!("{name}: *")),
+            Some((name, _)) if is(name, "Identity", "y") || is_secret(name) => {
+                out.push_str(&format!("{name}: *"));
+            }
             Some((name, _)) if is(name, "Content-Length", "l") => {
                 out.push_str(&format!("{name}: {}", body.len()));
             }
-            _ => out.push_str(line),
+            Some((name, value)) if is(name, "Content-Type", "c") && is_multipart(value) => {
+                out.push_str(&format!("{name}: {kind}"));
+            }
+            _ => out.push_str(&without_passwords(&line)),
         }
         out.push_str("\r\n");
     }
     out.push_str("\r\n");
     out + &body
+}
+
+/// The type of the body, and what is kept of it. A body of several parts is reduced to its SDP.
+fn kept_body(mut headers: Headers, mut body: Vec<u8>, most: usize) -> (String, String) {
+    take_sdp(&mut headers, &mut body);
+    body.truncate(most);
+    let kind = headers.media_type();
+    let body = String::from_utf8_lossy(&body);
+    let body = match kind.as_str() {
+        SDP => without_keys(&body),
+        "message/sipfrag" => body.lines().next().unwrap_or_default().to_owned(),
+        _ => String::new(),
+    };
+    (kind, body)
+}
+
+fn is_multipart(kind: &str) -> bool {
+    let multipart = kind.get(.."multipart/".len());
+    multipart.is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/"))
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRETS.iter().any(|secret| name.contains(secret))
+}
+
+/// The line without passwords in its URIs: `sip:ayu:secret@b`.
+fn without_passwords(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    // Each piece after the first follows an @.
+    let mut pieces = line.split('@').peekable();
+    while let Some(piece) = pieces.next() {
+        if pieces.peek().is_none() {
+            out.push_str(piece);
+            break;
+        }
+        let lower = piece.to_ascii_lowercase();
+        let user = ["sip:", "sips:"].iter().filter_map(|scheme| {
+            let at = lower.rfind(scheme)?;
+            Some(at + scheme.len())
+        });
+        let user = user.max().unwrap_or(piece.len());
+        let user_end = piece[user..].find([':', ' ', '>', '"']);
+        match user_end.map(|end| user + end) {
+            Some(end) if piece[end..].starts_with(':') => {
+                out.push_str(&piece[..=end]);
+                out.push('*');
+            }
+            _ => out.push_str(piece),
+        }
+        out.push('@');
+    }
+    out
 }
 
 /// The lines of a head. A folded line is joined to the one that it continues.
@@ -101,22 +157,26 @@ fn without_proof(value: &str) -> String {
     format!("{scheme} {}", kept.join(", ")).trim().to_owned()
 }
 
-/// A body without keys of media (RFC 4568, RFC 4567, RFC 8866, RFC 8839).
-fn without_keys(body: &str) -> String {
-    let mut out = String::with_capacity(body.len());
-    for line in body.split_inclusive('\n') {
+/// An SDP without keys of media (RFC 4568, RFC 4567, RFC 8866, RFC 8839, RFC 5939). A line that is no field may hold anything.
+fn without_keys(sdp: &str) -> String {
+    let mut out = String::with_capacity(sdp.len());
+    for line in sdp.split_inclusive('\n') {
         let (text, end) = line.split_at(line.trim_end_matches(['\r', '\n']).len());
-        let lower = text.trim_start().to_ascii_lowercase();
-        let name = ["k=", "a=key-mgmt:", "a=ice-pwd:"];
-        if let Some(name) = name.iter().find(|name| lower.starts_with(**name)) {
-            out.push_str(name);
+        let lower = text.to_ascii_lowercase();
+        let key = KEYS.iter().filter_map(|name| {
+            let at = lower.find(name)?;
+            Some(at + name.len())
+        });
+        let is_field = text.get(1..).is_some_and(|rest| rest.starts_with('='));
+        let shown = match key.min() {
+            _ if lower.starts_with("k=") => 2,
+            _ if !is_field => 0,
+            Some(key) => key,
+            None => text.len(),
+        };
+        out.push_str(text.get(..shown).unwrap_or_default());
+        if shown < text.len() {
             out.push('*');
-        } else if let Some(at) = lower.find("inline:") {
-            let from = text.len() - text.trim_start().len() + at;
-            out.push_str(text.get(..from).unwrap_or_default());
-            out.push_str("inline:*");
-        } else {
-            out.push_str(text);
         }
         out.push_str(end);
     }
@@ -133,20 +193,22 @@ mod tests {
     fn secrets_are_removed_and_the_rest_stays() {
         let sdp = "v=0\r\nc=IN IP4 192.0.2.1\r\nm=audio 20000 RTP/SAVP 8\r\na=crypto:1 AES_CM_128_HMAC_SHA1_80 \
             inline:GEHEIM|2^31|1:1;inline:GEHEIM2 UNENCRYPTED_SRTP\r\nA=CRYPTO:2 X INLINE:GEHEIM\r\nk=clear:GEHEIM\r\n\
-            a=key-mgmt:mikey GEHEIM\r\na=sendrecv\r\n";
+            a=key-mgmt:mikey GEHEIM\r\na=acap:1 key-mgmt:mikey GEHEIM\r\na=ice-pwd:GEHEIM\r\n k=clear:GEHEIM\r\na=sendrecv\r\n";
         let message = format!(
             "INVITE sip:+622150001000@192.0.2.1 SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.7;branch=z9hG4bK1\r\n\
              Proxy-Authorization: Digest username=\"ayu\", realm=\"dikala\",\r\n nonce=\"n\", response=\"GEHEIM\", cnonce=\"GEHEIM\"\r\n\
-             authorization: Basic GEHEIM\r\nAuthentication-Info: rspauth=\"GEHEIM\", qop=auth\r\n\
+             authorization: Basic GEHEIM\r\nX-Auth-Token: GEHEIM\r\nContact: <sip:ayu:GEHEIM@192.0.2.7:5060>\r\nAuthentication-Info: rspauth=\"GEHEIM\", qop=auth\r\n\
              c: application/sdp\r\nl: {}\r\n\r\n{sdp}",
             sdp.len()
         );
         let kept = kept(message.as_bytes());
         let body = "v=0\r\nc=IN IP4 192.0.2.1\r\nm=audio 20000 RTP/SAVP 8\r\na=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:*\r\n\
-            A=CRYPTO:2 X inline:*\r\nk=*\r\na=key-mgmt:*\r\na=sendrecv\r\n";
+            A=CRYPTO:2 X INLINE:*\r\nk=*\r\na=key-mgmt:*\r\n\
+            a=acap:1 key-mgmt:*\r\na=ice-pwd:*\r\n*\r\na=sendrecv\r\n";
         let expected = format!(
             "INVITE sip:+622150001000@192.0.2.1 SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.7;branch=z9hG4bK1\r\n\
              Proxy-Authorization: Digest username=\"ayu\", realm=\"dikala\"\r\nauthorization: Basic\r\n\
+             X-Auth-Token: *\r\nContact: <sip:ayu:*@192.0.2.7:5060>\r\n\
              Authentication-Info: qop=auth\r\nc: application/sdp\r\nl: {}\r\n\r\n{body}",
             body.len()
         );
@@ -180,6 +242,52 @@ mod tests {
         );
         let message = "NOTIFY sip:a@b SIP/2.0\r\nContent-Type: message/sipfrag;version=2.0\r\n\r\nSIP/2.0 200 OK";
         assert!(super::kept(message.as_bytes()).ends_with("SIP/2.0 200 OK"));
+    }
+
+    #[test]
+    fn of_a_body_of_several_parts_the_sdp_is_kept() {
+        let sdp = "v=0\r\na=crypto:1 X inline:GEHEIM\r\n";
+        let body = format!(
+            "--b\r\nContent-Type: application/isup\r\n\r\nGEHEIM\r\n--b\r\nContent-Type: application/sdp\r\n\r\n{sdp}\r\n--b--\r\n"
+        );
+        for name in ["Content-Type", "c"] {
+            let message = format!(
+                "INVITE sip:a@b SIP/2.0\r\n{name}: Multipart/Mixed; boundary=b\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let kept = kept(message.as_bytes());
+            let body = "v=0\r\na=crypto:1 X inline:*\r\n";
+            let expected = format!(
+                "INVITE sip:a@b SIP/2.0\r\n{name}: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            assert_eq!(kept, expected);
+        }
+        // A compressed or encoded SDP may hold keys, too.
+        let encoded = "INVITE sip:a@b SIP/2.0\r\nContent-Type: application/sdp\r\n\r\ndj0wDQphPWNyeXB0bzox\r\n";
+        assert!(super::kept(encoded.as_bytes()).ends_with("\r\n\r\n*\r\n"));
+    }
+
+    #[test]
+    fn passwords_of_addresses_are_removed() {
+        for (line, shown) in [
+            ("sip:ayu:x@b", "sip:ayu:*@b"),
+            (
+                "<SIPS:ayu:x:y@b:5061>, <sip:budi:z@c>",
+                "<SIPS:ayu:*@b:5061>, <sip:budi:*@c>",
+            ),
+            ("sip:ayu@b:5060 SIP/2.0", "sip:ayu@b:5060 SIP/2.0"),
+            (
+                "\"a: b@c\" <sip:ayu@[::1]:5060>",
+                "\"a: b@c\" <sip:ayu@[::1]:5060>",
+            ),
+            (
+                "<sip:192.0.2.1:5060>, <sip:ayu@b>",
+                "<sip:192.0.2.1:5060>, <sip:ayu@b>",
+            ),
+        ] {
+            assert_eq!(super::without_passwords(line), shown);
+        }
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //!
 //! A ladder begins when a call is offered, so strangers' messages never displace the ladder of a call. It is bounded in messages
 //! and bytes, and so are all ladders together: the oldest calls are forgotten first. [`mod@kept`] removes secrets before anything is
-//! stored; [`shown`] reads a stored message, and masks numbers.
+//! stored; [`shown`] reads a stored message, and [`masking`] masks its numbers.
 
 mod kept;
+mod masking;
 mod shown;
 
 use std::{
@@ -176,7 +177,7 @@ impl LadderTable {
         self.by_call_id.insert(call_id.to_owned(), number);
     }
 
-    fn push(&mut self, number: u64, message: LadderMessage) {
+    fn push(&mut self, number: u64, mut message: LadderMessage) {
         let Some(ladder) = self.ladders.get_mut(&number) else {
             return;
         };
@@ -190,6 +191,9 @@ impl LadderTable {
         }
         let before = ladder.bytes;
         ladder.bytes += size(&message);
+        // Two threads may have read the time in another order.
+        let last = ladder.messages.back().map_or(message.at, |last| last.at);
+        message.at = message.at.max(last);
         ladder.messages.push_back(message);
         while ladder.messages.len() > MESSAGES_MAX || ladder.bytes > BYTES_OF_CALL_MAX {
             let Some(oldest) = ladder.messages.pop_front() else {

@@ -48,6 +48,21 @@ fn the_messages_of_both_legs_are_in_one_ladder_and_others_in_none() {
     assert_eq!(ladders.read("2@b"), None);
 }
 
+/// Both legs have threads of their own.
+#[test]
+fn times_never_go_back() {
+    let ladders = Ladders::default();
+    let earlier = message(&request("BYE", "1@a", 0), socket(), true);
+    ladders.begin("id", "1@a", &request("INVITE", "1@a", 0), socket());
+    let mut table = ladders.table();
+    let number = table.by_id["id"];
+    table.push(number, earlier);
+    drop(table);
+    let ladder = ladders.read("id").expect("a ladder");
+    assert_eq!(ladder.messages[1].method(), Some("BYE"));
+    assert!(ladder.messages.is_sorted_by_key(|message| message.at));
+}
+
 #[test]
 fn a_response_to_a_stranger_is_left_out() {
     let ladders = Ladders::default();

@@ -12,7 +12,7 @@ mod tests;
 
 pub use self::{
     checks::check,
-    headers::Headers,
+    headers::{Headers, long_name},
     multipart::take_sdp,
     parse::{
         BrokenMessage, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, body_length, head_end, lacks_length,
