@@ -84,7 +84,7 @@ impl UnansweredMedia {
             media_task::start(shared, sockets, terms, signalling, spoken, events, reporter);
         match started {
             Ok(media) => {
-                let _ = media.control.send(Control::Begin).await;
+                let _ = media.control.send(Control::BeginEarly).await;
                 self.media = Some(media);
             }
             Err(error) => tracing::debug!(%error, "early media cannot be started"),

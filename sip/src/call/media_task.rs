@@ -51,8 +51,10 @@ pub enum Control {
     Ring(bool),
     /// Early media of the leg that is called, at [`crate::leg::SPEECH_RATE`].
     Early(Vec<i16>),
-    /// The answer was acknowledged: sending begins.
+    /// The answer was acknowledged: sending begins, unless it has.
     Begin,
+    /// The same before the answer.
+    BeginEarly,
     /// A DTMF key from the signalling.
     Key(char),
     /// Connects the media to other channels, those of a joined leg.
@@ -67,6 +69,7 @@ pub struct MediaTask {
     key_dedup: KeyDeduplicator,
     /// `None` until the answer is acknowledged or the peer's first packet has come. Nothing is sent before.
     begun: Option<Instant>,
+    is_answered: bool,
     /// Notified of the peer's first packet.
     first: Option<oneshot::Sender<()>>,
     speech: mpsc::Receiver<Speech>,
@@ -131,6 +134,7 @@ pub fn start(
         },
         key_dedup: KeyDeduplicator::default(),
         begun: None,
+        is_answered: false,
         first: Some(first),
         speech,
         events,
@@ -169,7 +173,12 @@ impl MediaTask {
             tokio::select! {
                 biased;
                 control = controls.recv() => match control {
+                    Some(Control::BeginEarly) => {
+                        self.begin(&mut tick);
+                    }
                     Some(Control::Begin) => {
+                        self.is_answered = true;
+                        self.stream.answered();
                         self.begin(&mut tick);
                     }
                     Some(control) => {
@@ -208,19 +217,24 @@ impl MediaTask {
                 break;
             }
         }
-        let Self { stream, way, .. } = &mut self;
+        self.ends();
+        outcome
+    }
+
+    /// Says goodbye, and counts the call.
+    fn ends(&mut self) {
+        let Self { stream, way, .. } = self;
         stream.bye(&mut |channel, to, packet| way.send(channel, to, packet));
         let all = self.stream.statistics();
         let counters = &self.shared.counters;
-        count(&counters.packets, all.received);
+        count(&counters.packets, all.distinct());
         count(&counters.packets_lost, all.lost);
         count(&counters.packets_late, all.late);
         let quality = self.stream.quality();
-        if all.received + all.sent > 0 {
+        if self.is_answered && all.received + all.sent > 0 {
             counters.quality.count(&quality);
         }
         self.reporter.report(quality);
-        outcome
     }
 
     fn tick(&mut self, heard: &mut Vec<StreamEvent>) {
@@ -274,7 +288,7 @@ impl MediaTask {
     /// Carries out a command; false if nobody reads the leg.
     fn control(&mut self, control: Control, heard: &mut Vec<StreamEvent>) -> bool {
         match control {
-            Control::Begin => {}
+            Control::Begin | Control::BeginEarly => {}
             Control::Key(key) => return self.pressed(key, key_dedup::KeySource::Signalling),
             Control::Ring(rings) => self.stream.ring(rings),
             Control::Early(samples) => self.stream.say_early(&samples),

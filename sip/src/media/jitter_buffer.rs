@@ -84,6 +84,8 @@ impl<T> JitterBuffer<T> {
             if self.came >> (behind - 1) & 1 == 1 {
                 PushOutcome::Repeated
             } else {
+                // It may come again.
+                self.came |= 1 << (behind - 1);
                 PushOutcome::Late
             }
         } else if self.confirms == Some(sequence) {
@@ -169,6 +171,7 @@ mod tests {
         assert_eq!(window.pop(0), Some(OrderedItem::Lost(1)));
         assert_eq!(window.pop(0), Some(OrderedItem::Packet('c')));
         assert_eq!(window.push(65_535, 0, 'b'), PushOutcome::Late);
+        assert_eq!(window.push(65_535, 0, 'b'), PushOutcome::Repeated);
         assert_eq!(window.push(65_534, 0, 'a'), PushOutcome::Repeated);
         assert_eq!(window.push(2, 0, 'e'), PushOutcome::Repeated, "it waits");
     }

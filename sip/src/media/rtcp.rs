@@ -86,11 +86,7 @@ impl Reception {
 
     /// Counts a packet; `arrival` is in units of the media's clock.
     pub fn count(&mut self, sequence: u16, timestamp: u32, arrival: u32) {
-        let step = sequence.wrapping_sub(self.highest as u16);
-        if step < 0x8000 {
-            self.highest = self.highest.wrapping_add(u32::from(step));
-        }
-        self.received += 1;
+        self.count_untimed(sequence);
         let transit = arrival.wrapping_sub(timestamp);
         if let Some(before) = self.transit.replace(transit) {
             let difference = (transit.wrapping_sub(before) as i32).unsigned_abs();
@@ -99,6 +95,15 @@ impl Reception {
                 self.jitter = self.jitter + difference - ((self.jitter + 8) >> 4);
             }
         }
+    }
+
+    /// Counts a packet of a key. All packets of one have the same timestamp (RFC 4733, 2.5.1.2), which says nothing of jitter.
+    pub fn count_untimed(&mut self, sequence: u16) {
+        let step = sequence.wrapping_sub(self.highest as u16);
+        if step < 0x8000 {
+            self.highest = self.highest.wrapping_add(u32::from(step));
+        }
+        self.received += 1;
     }
 
     /// The highest sequence number so far.

@@ -28,6 +28,8 @@ use crate::quality::JitterSamples;
 
 /// Time without a packet or report after which the media counts as lost.
 const LOST_MS: u64 = 15_000;
+/// Ticks without a first packet, one second, after which the other side is graded as not heard.
+const UNHEARD_TICKS: u32 = 50;
 const REPORT_MS: u64 = 5_000;
 
 /// The socket of a packet; if RTCP shares the port, everything is [`Channel::Rtp`].
@@ -84,6 +86,7 @@ impl RtpSeed {
 /// Counts since the call began; `peer_` fields are the other side's report about our packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamStatistics {
+    /// With those that came again.
     pub received: u64,
     /// Given up by the jitter buffer.
     pub lost: u64,
@@ -99,6 +102,13 @@ pub struct StreamStatistics {
     pub round_trip_ms: Option<u32>,
     /// Audio in place of lost packets.
     pub concealed_ms: u64,
+}
+
+impl StreamStatistics {
+    /// Received packets, each counted once.
+    pub fn distinct(&self) -> u64 {
+        self.received.saturating_sub(self.repeated)
+    }
 }
 
 /// A caller who speaks during playback, with the time when the voice began.
@@ -128,6 +138,9 @@ pub struct MediaStream {
     /// When the other side's last packet or report came, or the call or its last change began.
     alive_ms: u64,
     lost_reported: bool,
+    is_answered: bool,
+    /// Ticks in which the first packet was due.
+    unheard_ticks: u32,
     barge_in: BargeIn,
     report_at_ms: u64,
     opened: Vec<u8>,
@@ -153,11 +166,18 @@ impl MediaStream {
             peer_jitter: JitterSamples::default(),
             alive_ms: now_ms,
             lost_reported: false,
+            is_answered: false,
+            unheard_ticks: 0,
             barge_in: BargeIn::None,
             report_at_ms: now_ms + REPORT_MS,
             opened: Vec::with_capacity(rtp::PACKET_BYTES_MAX),
             report: Vec::new(),
         })
+    }
+
+    /// The call was answered: from now on the other side's media is due.
+    pub fn answered(&mut self) {
+        self.is_answered = true;
     }
 
     /// Changes to new terms; queued speech is kept.
@@ -329,6 +349,9 @@ impl MediaStream {
         if listens && !self.lost_reported && now_ms.saturating_sub(self.alive_ms) >= LOST_MS {
             self.lost_reported = true;
             heard.push(StreamEvent::MediaLost);
+        }
+        if listens && self.is_answered && self.statistics.received == 0 {
+            self.unheard_ticks = self.unheard_ticks.saturating_add(1);
         }
         let Self {
             sender,

@@ -1,10 +1,13 @@
 //! The quality of the stream, from its counts.
 
-use super::MediaStream;
+use super::{MediaStream, UNHEARD_TICKS};
 use crate::{
     media::sdp::codec_name,
     quality::{DirectionQuality, Impairments, LegQuality, mos},
 };
+
+/// The score of a direction from which nothing ever came: the lowest.
+const UNHEARD_MOS: u16 = 100;
 
 impl MediaStream {
     /// The quality since the call began.
@@ -21,13 +24,15 @@ impl MediaStream {
         };
         let jitter_p95_ms = self.receiver.jitter_samples.p95();
         let received = DirectionQuality {
-            packets: all.received,
+            packets: all.distinct(),
             lost: Some(all.lost),
             late: Some(all.late),
             jitter_p95_ms,
             concealed_ms: Some(all.concealed_ms),
             mos: None,
         };
+        let is_unheard = all.received == 0 && self.unheard_ticks >= UNHEARD_TICKS;
+        let heard_mos = of(received.due(), all.lost, jitter_p95_ms);
         let peer_jitter_ms = self.peer_jitter.p95();
         // Without a report nothing is known about what we sent.
         let peer_lost = peer_jitter_ms.map(|_| u64::from(all.peer_lost));
@@ -35,7 +40,7 @@ impl MediaStream {
             codec: codec_name(self.terms.codec),
             round_trip_ms: all.round_trip_ms,
             received: DirectionQuality {
-                mos: of(received.due(), all.lost, jitter_p95_ms),
+                mos: heard_mos.or(is_unheard.then_some(UNHEARD_MOS)),
                 ..received
             },
             sent: DirectionQuality {

@@ -179,7 +179,7 @@ pub struct MediaReceiver {
     filled_ms: u64,
     /// Audio that was made up in place of lost packets.
     pub concealed_ms: u64,
-    /// The jitter at each packet.
+    /// The jitter at each packet that is no key.
     pub jitter_samples: JitterSamples,
 }
 
@@ -299,9 +299,13 @@ impl MediaReceiver {
         }
         let arrival = (now_ms * u64::from(self.clock / 1_000)) as u32;
         if let Some(reception) = &mut self.reception {
-            reception.count(header.sequence, header.timestamp, arrival);
-            self.jitter_samples
-                .add(reception.jitter() / (self.clock / 1_000));
+            if kind(terms, header.payload_type) == Some(PayloadKind::Key) {
+                reception.count_untimed(header.sequence);
+            } else {
+                reception.count(header.sequence, header.timestamp, arrival);
+                self.jitter_samples
+                    .add(reception.jitter() / (self.clock / 1_000));
+            }
         }
         self.drain(terms, now_ms, statistics, heard);
     }

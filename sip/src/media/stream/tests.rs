@@ -2,6 +2,7 @@
 
 mod alive;
 mod barge_in;
+mod counts;
 mod ringing;
 
 use std::net::SocketAddr;
