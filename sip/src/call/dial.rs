@@ -55,7 +55,8 @@ impl OutgoingLeg {
                     count((none.counted)(persons), 1);
                     let failed = (none.status, none.why.as_str());
                     let ip = plan.tried.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-                    shared.refusals.note_second_leg(&trunk, failed, ip, &to);
+                    let refusals = &shared.refusals;
+                    refusals.note_person(&trunk, "second_leg", failed, ip, &to);
                     Err(none.why)
                 }
             }

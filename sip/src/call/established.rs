@@ -5,7 +5,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::{
     AnswerSdp, Call, Control, DialogMessage, MediaHandle, Peer, Repeat,
     end::Termination,
-    refuse_offer,
+    note_change, refuse_offer,
     requests::{PendingRequest, SUPPORTED_IN_REQUESTS},
     session_timer::{self, Refresher},
     transfer,
@@ -109,7 +109,9 @@ impl Call {
             Event::Received(received) => match *received {
                 DialogMessage::Ack(ack) => self.acknowledged(&ack, state).await,
                 DialogMessage::Request(request, reply) => {
-                    self.request(&request, &reply, state).await
+                    let over = self.request(&request, &reply, state).await;
+                    note_change(&self.shared, &self.caller, &reply);
+                    over
                 }
             },
             Event::Again => self.again(state),

@@ -290,6 +290,16 @@ fn note(shared: &Shared, caller: &CallParties, why: (u16, &'static str), reply: 
     refusals.note(&caller.trunk.name, why, ip, &reply.request, None);
 }
 
+/// Counts and logs a change of an open call, if it was refused.
+fn note_change(shared: &Shared, caller: &CallParties, reply: &Responder) {
+    if let Some(status @ 300..) = reply.invite_status() {
+        let (trunk, ip) = (&caller.trunk.name, reply.flow.remote.ip());
+        shared
+            .refusals
+            .note_change(trunk, status, ip, &reply.request);
+    }
+}
+
 /// Our Contact. A `sips:` request gets a `sips:` Contact, so that requests to us are secured, too.
 fn contact(shared: &Shared, request: &SipRequest, flow: &Flow) -> String {
     let contact = shared.contact(flow);

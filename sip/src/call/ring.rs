@@ -7,7 +7,9 @@ use tokio::{
     time::{Duration, Instant, sleep_until},
 };
 
-use super::{AnswerSdp, Call, DialogMessage, Repeat, note, reason, refuse_for_now, refuse_offer};
+use super::{
+    AnswerSdp, Call, DialogMessage, Repeat, note, note_change, reason, refuse_for_now, refuse_offer,
+};
 use crate::{
     leg::{CallRefusal, LegEvent, Order},
     lines::{ALL_TAKEN, PATIENCE, UnacknowledgedCall},
@@ -229,6 +231,7 @@ impl Call {
                         .response(500, "Not Answered Yet")
                         .with("Retry-After", "3"),
                 );
+                note_change(&self.shared, &self.caller, reply);
             }
             _ => reply.send(&self.dressed(reply.response(405, "Method Not Allowed"))),
         }

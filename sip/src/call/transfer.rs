@@ -77,18 +77,6 @@ pub enum TransferStep {
     Parted(Parting),
 }
 
-impl CallTransfer {
-    fn is_cancelled(&self) -> bool {
-        matches!(
-            self,
-            Self::Referred {
-                is_cancelled: true,
-                ..
-            }
-        )
-    }
-}
-
 pub async fn next(transfer: &mut Option<CallTransfer>) -> TransferStep {
     match transfer {
         None => std::future::pending().await,
@@ -168,10 +156,12 @@ impl Call {
         if is_cancelled {
             return;
         }
+        let unreachable = || "the trunk cannot be reached".to_owned();
+        let why = status.map_or_else(unreachable, not_taken);
+        self.note_refer(&to, status, &why);
         let is_declined = status.is_some_and(|status| DECLINED.contains(&status));
         if is_declined || self.caller.trunk.transfer == TransferMethod::Refer {
-            let unreachable = || "the trunk cannot be reached".to_owned();
-            return self.not_transferred(&status.map_or_else(unreachable, not_taken));
+            return self.not_transferred(&why);
         }
         self.dial(to).await;
     }
@@ -260,8 +250,15 @@ impl Call {
             }
             TransferStep::Late => {
                 let late = self.transfer.take();
-                if !late.is_some_and(|transfer| transfer.is_cancelled()) {
-                    self.not_transferred("nobody answered in time");
+                if let Some(CallTransfer::Referred {
+                    to,
+                    is_cancelled: false,
+                    ..
+                }) = late
+                {
+                    let why = "nobody answered in time";
+                    self.note_refer(&to, None, why);
+                    self.not_transferred(why);
                 }
             }
             TransferStep::Dialled(Ok(leg)) => self.join(leg).await,
@@ -347,6 +344,13 @@ impl Call {
             Some(status @ 300..) => self.refer_failed(Some(status)).await,
             _ => {}
         }
+    }
+
+    /// Counts and logs a REFER that failed.
+    fn note_refer(&self, to: &str, status: Option<u16>, why: &str) {
+        let (trunk, ip) = (&self.caller.trunk.name, self.flow.remote.ip());
+        let refusals = &self.shared.refusals;
+        refusals.note_person(trunk, "refer", (status, why), ip, to);
     }
 
     fn not_transferred(&self, why: &str) {

@@ -235,6 +235,14 @@ impl EdgeEntry {
         refusals.note("", (status, "malformed"), ip, headers, None);
     }
 
+    /// Counts and logs an INVITE inside a call that is refused before the call gets it.
+    fn note_change(&self, status: u16, request: &SipRequest, flow: &Flow) {
+        if request.method == Method::Invite {
+            let (refusals, ip) = (&self.shared.refusals, flow.remote.ip());
+            refusals.note_change("", status, ip, &request.headers);
+        }
+    }
+
     fn take(&self, message: SipMessage, bytes: &[u8], flow: &Flow) {
         match message {
             SipMessage::Request(request) => self.request(request, bytes, flow),
@@ -281,7 +289,10 @@ impl EdgeEntry {
             _ if self.shared.transactions.repeats(&key) => {}
             _ => {
                 let done = match request.headers.tag("To") {
-                    Some(tag) => self.inside(&request, tag, key, &back),
+                    Some(tag) => {
+                        let done = self.inside(&request, tag, key, &back);
+                        done.inspect_err(|why| self.note_change(why.status(), &request, flow))
+                    }
                     None => self.outside((&request, bytes), key, &back, flow),
                 };
                 if let Err(why) = done {

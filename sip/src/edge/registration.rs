@@ -1,6 +1,11 @@
 //! Registration with trunks (RFC 3261, 10), kept up as long as the edge runs, with backoff after failures.
 
-use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{sync::watch, time::Instant};
 
@@ -34,6 +39,16 @@ pub enum RegistrationError {
     Credentials,
     #[error("the registrar refuses with status {0}")]
     Refused(u16),
+}
+
+impl RegistrationError {
+    /// The registrar's status, if that is why.
+    fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused(status) => Some(*status),
+            Self::Address(_) | Self::Unreachable(_) | Self::Silent | Self::Credentials => None,
+        }
+    }
 }
 
 /// Converts a configured registrar to a URI: `host[:port]`, the same after `udp://`, `tcp://` or `tls://`, or a URI.
@@ -334,10 +349,13 @@ impl Registration {
                     self.stay(asked + renewed_after(granted)).await;
                 }
                 Err(error) => {
+                    let tried = self.addresses().next();
+                    let tried = tried.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+                    let failed = (error.status(), &*error.to_string());
+                    let refusals = &self.shared.refusals;
+                    refusals.note_registration(trunk, failed, tried, pause.as_secs());
                     // The registrar keeps an earlier registration until it expires.
                     self.flow = None;
-                    self.shared.refusals.count(trunk, "registration");
-                    tracing::warn!(trunk, %error, again_in_seconds = pause.as_secs(), "not registered");
                     let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 1_000));
                     tokio::time::sleep(pause + jitter).await;
                     pause = (pause * 2).min(PAUSE_MAX);

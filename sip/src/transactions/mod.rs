@@ -455,6 +455,16 @@ impl Responder {
         self.send(&self.response(status, reason));
     }
 
+    /// The status of the final response to an INVITE, once it is sent.
+    pub fn invite_status(&self) -> Option<u16> {
+        let servers = self.transactions.servers();
+        servers
+            .by_key
+            .get(&self.key)?
+            .ended
+            .filter(|_| self.is_invite)
+    }
+
     /// Notified when the caller cancels.
     pub fn cancelled(&self) -> Arc<Notify> {
         self.cancelled.clone()

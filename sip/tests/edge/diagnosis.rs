@@ -6,6 +6,7 @@ use dikala_sip::{
     LadderMessage,
     leg::{CallRefusal, LegEvent},
     quality::LegQuality,
+    settings::{RegisterSettings, TransferMethod},
     statistics::ValueCounts,
 };
 use tokio::net::UdpSocket;
@@ -264,6 +265,111 @@ async fn every_refused_invite_is_counted_with_its_reason() {
     phone.ask("INVITE", "", &offer(40_000)).await;
     phone.expect("SIP/2.0 482").await;
     assert_eq!(count("here", "repeated"), 1);
+}
+
+fn refused(bench: &TestEdge, trunk: &str, reason: &str) -> u64 {
+    let refused = bench.edge.statistics().refused;
+    let of = refused
+        .iter()
+        .find(|of| (of.trunk.as_str(), of.reason) == (trunk, reason));
+    of.map_or(0, |of| of.count)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_change_of_a_call_is_counted() {
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    phone.ask("INVITE", "", &offer(40_000)).await;
+    phone.answered("SIP/2.0 200").await;
+    phone.acknowledge("").await;
+    assert_eq!(refused(&bench, "here", "change"), 0);
+    let unusable = offer(40_000).replace("AVP 0 8 101", "AVP 3");
+    phone.ask("INVITE", "", &unusable).await;
+    phone.answered("SIP/2.0 488").await;
+    let ack = phone.written("ACK", "", "");
+    phone.send(&ack).await;
+    eventually("it is counted", || refused(&bench, "here", "change") == 1).await;
+    phone
+        .ask("INVITE", "Require: unknown\r\n", &offer(40_000))
+        .await;
+    phone.answered("SIP/2.0 420").await;
+    assert_eq!(refused(&bench, "", "change"), 1);
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refer_that_fails_is_counted() {
+    let bench = TestEdge::with(CallBehaviour::Transfer("+62811111".to_owned()), 10, |sip| {
+        sip.trunks[0].transfer = TransferMethod::Refer;
+    })
+    .await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let refer = phone.expect("REFER ").await;
+    phone.answer(&refer, "405 Method Not Allowed").await;
+    eventually("it is counted", || refused(&bench, "here", "refer") == 1).await;
+    assert_eq!(refused(&bench, "here", "second_leg"), 0);
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_that_fails_is_counted() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let registrar = format!("sip:{}", socket.local_addr().unwrap());
+    let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
+        sip.trunks[0].register = Some(RegisterSettings {
+            registrar,
+            expires_seconds: 600,
+            ..RegisterSettings::default()
+        });
+    })
+    .await;
+    let mut registrar = ScriptedPhone::at(socket, bench.udp()).await;
+    let register = registrar.expect("REGISTER ").await;
+    let forbidden = registrar.response(&register, "403 Forbidden", "r", "");
+    registrar.send(&forbidden).await;
+    eventually("it is counted", || {
+        refused(&bench, "here", "registration") == 1
+    })
+    .await;
+}
+
+/// A person whose phone plays a tone, and is then not reached.
+#[tokio::test(flavor = "multi_thread")]
+async fn early_media_of_a_leg_that_nobody_answers_is_in_no_histogram() {
+    let bench = TestEdge::with(CallBehaviour::Transfer("+62811111".to_owned()), 10, |sip| {
+        sip.trunks[0].transfer = TransferMethod::Bridge;
+    })
+    .await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let mut from_caller = PhoneMedia::new().await;
+    let answer = phone.call("", &pcma(from_caller.port())).await;
+    let invite = phone.expect("INVITE ").await;
+    let mut person = PhoneMedia::new().await;
+    let ringing = phone.response(&invite, "183 Session Progress", "r", &pcma(person.port()));
+    phone.send(&ringing).await;
+    let id = bench.call().id;
+    let rings = || {
+        let quality = bench.edge.quality(&id)?.person?;
+        Some(quality.received.packets.min(quality.sent.packets) > 0)
+    };
+    while rings() != Some(true) {
+        person.send(&invite).await;
+        from_caller.is_loud().await;
+    }
+    let busy = phone.response(&invite, "486 Busy Here", "r", "");
+    phone.send(&busy).await;
+    phone.expect("ACK ").await;
+    let legs = || {
+        let all = bench.edge.statistics().quality;
+        all.received.mos.counts.iter().sum::<u64>()
+    };
+    eventually("its media ends", || bench.edge.statistics().packets > 0).await;
+    assert_eq!(legs(), 0);
+    from_caller.send(&answer).await;
+    phone.hang_up().await;
+    eventually("the caller's leg is counted", || legs() == 1).await;
 }
 
 /// Nothing of a person's number is known if the trunk cannot be reached, but the failure is counted.
