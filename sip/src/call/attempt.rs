@@ -9,6 +9,7 @@ use super::{
     early_media::UnansweredMedia,
     invitation::{Invitation, InviteParts},
     no_leg::NoLeg,
+    note_change,
     outgoing_leg::OutgoingLeg,
     requests::proven,
     session::SdpSession,
@@ -143,6 +144,7 @@ impl OutgoingLeg {
         };
         let response = reply.response(status, phrase);
         reply.send(&dressed(&self.shared, contact, response));
+        note_change(&self.shared, &self.caller, &reply);
         request.method == Method::Bye
     }
 
@@ -156,10 +158,7 @@ impl OutgoingLeg {
     ) {
         let shared = self.shared.clone();
         let trunk = self.caller.named_by_trunk();
-        let way = match shared.route_within(trunk, dialog, flow) {
-            Ok(route) => shared.open(route).await,
-            Err(error) => Err(error),
-        };
+        let way = shared.flow_within(trunk, dialog, flow).await;
         let way = way.unwrap_or_else(|_| flow.clone());
         // The answerer may name any address, and only the trunk gets credentials.
         let is_to_the_trunk = way.remote.ip() == flow.remote.ip();

@@ -1,15 +1,20 @@
 //! Requests that we send inside a call: sent, authenticated if the trunk demands it (RFC 3261, 22.2), and acknowledged.
 
-use std::{io, net::IpAddr, sync::Arc};
+use std::{
+    io,
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+};
 
-use tokio::sync::mpsc;
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::{Call, outbound::credentials_within};
+use super::{Call, CallParties, outbound::credentials_within};
 use crate::{
     digest::{Authorization, strongest},
     message::{SipRequest, SipResponse},
     settings::Credentials,
-    shared::{DialogRoute, Shared, token},
+    shared::{Shared, token},
     transport::Flow,
 };
 
@@ -21,39 +26,41 @@ pub const SUPPORTED_IN_REQUESTS: &str = "timer";
 pub struct PendingRequest {
     pub request: SipRequest,
     pub answers: mpsc::Receiver<SipResponse>,
-    /// The address that the request was sent to.
-    peer: IpAddr,
+    /// The address that the request was sent to, once its route is found.
+    peer: Arc<OnceLock<IpAddr>>,
     is_proven: bool,
 }
 
 impl Call {
     /// The route of our requests inside the dialog.
-    fn route(&self) -> io::Result<DialogRoute> {
-        let trunk = self.caller.named_by_trunk();
-        self.shared.route_within(trunk, &self.dialog, &self.flow)
+    fn route(&self) -> BoxFuture<'static, io::Result<Flow>> {
+        let (shared, trunk) = (self.shared.clone(), self.caller.named_by_trunk().cloned());
+        let (dialog, known) = (self.dialog.clone(), self.flow.clone());
+        Box::pin(async move { shared.flow_within(trunk.as_ref(), &dialog, &known).await })
     }
 
-    /// Sends a request inside the dialog. The call does not wait for a connection that has to be opened for it.
+    /// Sends a request inside the dialog. The call does not wait for its route.
     pub(super) fn ask(&self, request: SipRequest) -> Option<PendingRequest> {
-        let admitted = |route: &DialogRoute| {
-            request.body.is_empty() || self.session.admits_keys_over(route.transport())
-        };
-        let route = match self.route() {
-            Ok(route) if admitted(&route) => route,
-            Ok(_) => {
+        let keys = (!request.body.is_empty()).then(|| self.session.srtp());
+        let (shared, peer) = (self.shared.clone(), Arc::<OnceLock<_>>::default());
+        let (sent, reached) = (request.clone(), peer.clone());
+        let send = move |flow: Flow| {
+            if keys.is_some_and(|srtp| !srtp.admits(flow.transport)) {
                 tracing::info!(
                     "a request with keys of a call was not sent, because its peer left TLS"
                 );
                 return None;
             }
-            Err(error) => {
-                tracing::debug!(%error, "the peer of a call cannot be reached");
-                return None;
-            }
+            let _ = reached.set(flow.remote.ip());
+            Some(shared.ask(sent, &flow))
+        };
+        let answers = match once_routed(self.route(), send) {
+            Ok(answers) => answers?,
+            Err(sent) => forwarded(sent),
         };
         Some(PendingRequest {
-            peer: route.address().ip(),
-            answers: asked(self.shared.clone(), request.clone(), route),
+            peer,
+            answers,
             request,
             is_proven: false,
         })
@@ -66,10 +73,11 @@ impl Call {
         asked: &PendingRequest,
         response: &SipResponse,
     ) -> Option<PendingRequest> {
-        if asked.is_proven || !self.is_of_the_trunk(asked.peer) {
+        let peer = *asked.peer.get()?;
+        if asked.is_proven || !is_of_the_trunk(&self.shared, &self.caller, peer) {
             return None;
         }
-        let is_outbound = self.caller.outbound == Some(asked.peer);
+        let is_outbound = self.caller.outbound == Some(peer);
         let credentials = credentials_within(&self.caller.trunk, is_outbound)?;
         let number = self.dialog.local_seq + 1;
         let request = proven(&asked.request, response, credentials, number)?;
@@ -80,34 +88,66 @@ impl Call {
         })
     }
 
-    /// True if this address may get the trunk's credentials.
-    pub(super) fn is_of_the_trunk(&self, ip: IpAddr) -> bool {
-        self.caller.outbound == Some(ip) || self.shared.registrars.is_of(&self.caller.trunk, ip)
-    }
-
-    /// Acknowledges the 2xx to an INVITE of ours, and every retransmission of it.
+    /// Acknowledges the 2xx to an INVITE of ours, and every retransmission of it. If the route is known, it is sent at once, so that
+    /// no later BYE overtakes it.
     pub(super) fn acknowledge(&self, invited: PendingRequest) {
         let PendingRequest {
             request, answers, ..
         } = invited;
-        let Ok(route) = self.route() else {
+        let (shared, caller, dialog) = (
+            self.shared.clone(),
+            self.caller.clone(),
+            self.dialog.clone(),
+        );
+        let send = move |flow: Flow| {
+            let may_prove = is_of_the_trunk(&shared, &caller, flow.remote.ip());
+            let ack = dialog.ack(&request, may_prove);
+            repeat_ack(shared.with_via(ack, &flow), flow, answers);
+            Some(())
+        };
+        // Without a route nothing is sent, and the peer ends the call.
+        drop(once_routed(self.route(), send));
+    }
+}
+
+/// True if this address may get the credentials of the call's trunk.
+fn is_of_the_trunk(shared: &Shared, caller: &CallParties, ip: IpAddr) -> bool {
+    caller.outbound == Some(ip) || shared.registrars.is_of(&caller.trunk, ip)
+}
+
+/// Sends over a route: at once if it is ready, else in a task of its own. Returns what `send` returns, or the task; `None` if there is
+/// no route.
+fn once_routed<T: Send + 'static>(
+    mut route: BoxFuture<'static, io::Result<Flow>>,
+    send: impl FnOnce(Flow) -> Option<T> + Send + 'static,
+) -> Result<Option<T>, JoinHandle<Option<T>>> {
+    let reached = |found: io::Result<Flow>| {
+        let told =
+            |error: &io::Error| tracing::debug!(%error, "the peer of a call cannot be reached");
+        found.inspect_err(told).ok()
+    };
+    match (&mut route).now_or_never() {
+        Some(found) => Ok(reached(found).and_then(send)),
+        None => Err(tokio::spawn(
+            async move { reached(route.await).and_then(send) },
+        )),
+    }
+}
+
+/// The responses to a request that is sent by a task; none if it is not sent.
+fn forwarded(sent: JoinHandle<Option<mpsc::Receiver<SipResponse>>>) -> mpsc::Receiver<SipResponse> {
+    let (told, answers) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let Ok(Some(mut answers)) = sent.await else {
             return;
         };
-        let may_prove = self.is_of_the_trunk(route.address().ip());
-        let ack = self.dialog.ack(&request, may_prove);
-        let shared = self.shared.clone();
-        match route {
-            // At once, so that no later BYE overtakes it.
-            DialogRoute::Open(flow) => repeat_ack(shared.with_via(ack, &flow), flow, answers),
-            route @ DialogRoute::Connection { .. } => {
-                tokio::spawn(async move {
-                    if let Ok(flow) = shared.open(route).await {
-                        repeat_ack(shared.with_via(ack, &flow), flow, answers);
-                    }
-                });
+        while let Some(answer) = answers.recv().await {
+            if told.send(answer).await.is_err() {
+                return;
             }
         }
-    }
+    });
+    answers
 }
 
 /// Sends an ACK, and again for each retransmission of the 2xx.
@@ -119,30 +159,6 @@ fn repeat_ack(ack: SipRequest, flow: Flow, mut answers: mpsc::Receiver<SipRespon
             flow.send(&bytes);
         }
     });
-}
-
-/// Sends a request, at once if its route is open. Returns the responses; none if the route cannot be opened.
-fn asked(
-    shared: Arc<Shared>,
-    request: SipRequest,
-    route: DialogRoute,
-) -> mpsc::Receiver<SipResponse> {
-    if let DialogRoute::Open(flow) = &route {
-        return shared.ask(request, flow);
-    }
-    let (told, answers) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let mut answers = match shared.open(route).await {
-            Ok(flow) => shared.ask(request, &flow),
-            Err(error) => return tracing::debug!(%error, "the peer of a call cannot be reached"),
-        };
-        while let Some(answer) = answers.recv().await {
-            if told.send(answer).await.is_err() {
-                return;
-            }
-        }
-    });
-    answers
 }
 
 /// The request with a new CSeq number and the credentials that the response demands. `None` if it demands none, or unsupported

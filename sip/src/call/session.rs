@@ -32,9 +32,9 @@ pub struct SdpSession {
 }
 
 impl SdpSession {
-    /// True if an offer of ours, which has our keys, may go over this transport.
-    pub fn admits_keys_over(&self, transport: SipTransport) -> bool {
-        self.srtp.admits(transport)
+    /// Decides about the transports of an offer of ours, which has our keys.
+    pub fn srtp(&self) -> Srtp {
+        self.srtp
     }
 
     /// `flow`: the route of the signalling.

@@ -69,15 +69,12 @@ pub async fn find_targets(settings: &SipSettings, address: &str) -> io::Result<V
         .parse()
         .map_err(|()| io::Error::other("it is no SIP URI"))?;
     let nameservers = Nameservers::new(&settings.nameservers);
-    let mut found = resolution::targets(&uri, SipTransport::Udp, &nameservers).await?;
-    if found.is_empty() {
-        return Err(io::ErrorKind::NotFound.into());
+    let listen = &settings.listen;
+    let found = resolution::targets(&uri, SipTransport::Udp, &nameservers, listen).await?;
+    match found.is_empty() {
+        true => Err(io::ErrorKind::NotFound.into()),
+        false => Ok(found),
     }
-    let families = settings.listen.iter();
-    let families = families.filter(|listen| listen.transport == SipTransport::Udp);
-    let families: Vec<bool> = families.map(|listen| listen.address.is_ipv4()).collect();
-    found.sort_by_key(|target| !families.contains(&target.address.is_ipv4()));
-    Ok(found)
 }
 
 /// Binds all addresses at the same time, as [`Edge::start`] does, and releases them. Needs a tokio runtime.

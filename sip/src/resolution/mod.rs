@@ -12,7 +12,7 @@ pub use self::nameservers::Nameservers;
 use self::order::service_names;
 use crate::{
     message::{Host, Uri},
-    settings::SipTransport,
+    settings::{ListenAddress, SipTransport},
 };
 
 /// Servers of one service that are tried.
@@ -60,19 +60,25 @@ pub fn port_of(uri: &Uri, transport: SipTransport) -> u16 {
     })
 }
 
-/// The servers of a URI. Services of a name without a port are looked up; a name without any has its addresses, with the `usual`
-/// transport.
+/// The servers of a URI, those of an address family that we listen on first. Services of a name without a port are looked up; a
+/// name without any has its addresses, with the `usual` transport.
 ///
 /// Errors: the DNS does not answer within 4 s.
 pub async fn targets(
     uri: &Uri,
     usual: SipTransport,
     nameservers: &Nameservers,
+    listen: &[ListenAddress],
 ) -> io::Result<Vec<SipTarget>> {
-    let found = timeout(RESOLVED, looked_up(uri, usual, nameservers));
-    found
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    let found = timeout(RESOLVED, looked_up(uri, usual, nameservers)).await;
+    let mut found = found.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let datagrams = |listen: &&ListenAddress| listen.transport == SipTransport::Udp;
+    let serves = |target: &SipTarget| {
+        let mut listen = listen.iter().filter(datagrams);
+        listen.any(|listen| listen.address.is_ipv4() == target.address.is_ipv4())
+    };
+    found.sort_by_key(|target| !serves(target));
+    Ok(found)
 }
 
 async fn looked_up(
@@ -148,7 +154,7 @@ mod tests {
         let addresses = sockets.each_ref().map(|socket| socket.local_addr());
         let nameservers = Nameservers::new(&addresses.map(|address| address.expect("bound")));
         let uri = "sip:trunk.invalid".parse().expect("a URI");
-        let found = targets(&uri, SipTransport::Udp, &nameservers);
+        let found = targets(&uri, SipTransport::Udp, &nameservers, &[]);
         let found = timeout(RESOLVED + Duration::from_secs(1), found).await;
         assert!(found.is_ok_and(|found| found.is_err()));
     }

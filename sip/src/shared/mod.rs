@@ -23,7 +23,7 @@ use crate::{
     transport::{Flow, Receive},
 };
 
-pub use self::{public_address::PublicAddress, routes::DialogRoute};
+pub use self::public_address::PublicAddress;
 
 /// Methods that are served.
 pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY, INFO";

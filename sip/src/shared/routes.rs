@@ -19,48 +19,21 @@ use crate::{
 /// Servers of an address that a trunk names, at most: the name may be a called phone's.
 const NAMED_MAX: usize = 3;
 
-/// The route of a request inside a dialog.
-#[derive(Debug)]
-pub enum DialogRoute {
-    Open(Flow),
-    /// A connection that has to be opened. With TLS, the certificate must be for this host.
-    Connection {
-        target: SipTarget,
-        host: Host,
-    },
-}
-
-impl DialogRoute {
-    pub fn address(&self) -> SocketAddr {
-        match self {
-            Self::Open(flow) => flow.remote,
-            Self::Connection { target, .. } => target.address,
-        }
-    }
-
-    pub fn transport(&self) -> SipTransport {
-        match self {
-            Self::Open(flow) => flow.transport,
-            Self::Connection { target, .. } => target.transport,
-        }
-    }
-}
-
 impl Shared {
-    /// The servers of an address that the operator configured, in the order in which they are tried: those of a family that we
-    /// listen on first, and of them the one that was tried last time.
+    /// The servers of a URI, in the order in which they are tried: the one of `known` first, where the last request went.
     pub async fn targets(
         &self,
         uri: &Uri,
         known: Option<&Flow>,
     ) -> io::Result<VecDeque<SipTarget>> {
         let usual = known.map_or(SipTransport::Udp, |known| known.transport);
-        let mut found = resolution::targets(uri, usual, &self.nameservers).await?;
+        let listen = &self.settings.listen;
+        let mut found = resolution::targets(uri, usual, &self.nameservers, listen).await?;
         let is_known = |target: &SipTarget| {
             let known = known.map(|known| (known.transport, known.remote));
             known == Some((target.transport, target.address))
         };
-        found.sort_by_key(|target| (!self.serves(target.address), !is_known(target)));
+        found.sort_by_key(|target| !is_known(target));
         Ok(found.into())
     }
 
@@ -82,41 +55,24 @@ impl Shared {
     }
 
     /// The route of a request inside a dialog. `known` is where the peer's last request came from. A phone, which has no `trunk`,
-    /// is reached nowhere else. A trunk may record a route through public addresses and its own. A name is not looked up, because
-    /// the call would wait for the DNS. Its host is the one from which the last request came, or a proxy before it.
+    /// is reached nowhere else. A trunk may record a route through public addresses and its own. It takes time if a name has to be
+    /// looked up, or a connection to be opened; otherwise it is ready at once.
     ///
-    /// Errors: the connection of a phone is gone.
-    pub fn route_within(
+    /// Errors: no server can be reached, or the connection of a phone is gone.
+    pub async fn flow_within(
         &self,
         trunk: Option<&Trunk>,
         dialog: &Dialog,
         known: &Flow,
-    ) -> io::Result<DialogRoute> {
-        if known.is_open() && (known.is_reliable() || dialog.routes.is_empty()) {
-            return Ok(DialogRoute::Open(known.clone()));
+    ) -> io::Result<Flow> {
+        let is_direct = known.is_reliable() || dialog.routes.is_empty() || trunk.is_none();
+        if known.is_open() && is_direct {
+            return Ok(known.clone());
         }
-        let Some(trunk) = trunk else {
-            return match known.is_open() {
-                true => Ok(DialogRoute::Open(known.clone())),
-                false => Err(io::ErrorKind::NotConnected.into()),
-            };
-        };
+        let trunk = trunk.ok_or(io::ErrorKind::NotConnected)?;
         let uri = dialog.next_hop();
-        let transport = transport_to(&uri, known);
-        let port = port_of(&uri, transport);
-        let address = match uri.host {
-            Host::Ip(ip) if self.may_be_named(trunk, ip, known) => SocketAddr::new(ip, port),
-            _ if !known.is_reliable() => return Ok(DialogRoute::Open(known.clone())),
-            _ => SocketAddr::new(known.remote.ip(), port),
-        };
-        if transport == SipTransport::Udp {
-            let flow = self.datagrams(address, Some(known))?;
-            return Ok(DialogRoute::Open(flow));
-        }
-        Ok(DialogRoute::Connection {
-            target: SipTarget { transport, address },
-            host: uri.host,
-        })
+        let mut targets = self.targets_named(trunk, &uri, known).await;
+        self.flow_among(&mut targets, &uri.host, Some(known)).await
     }
 
     /// The servers of an address that a trunk names: public ones and its own are followed. Without any it is `known`, where its
@@ -134,7 +90,7 @@ impl Shared {
             let (transport, address) = match known.is_reliable() {
                 false => (known.transport, known.remote),
                 true => {
-                    let transport = transport_to(uri, known);
+                    let transport = named_transport(uri).unwrap_or(known.transport);
                     let port = port_of(uri, transport);
                     (transport, SocketAddr::new(known.remote.ip(), port))
                 }
@@ -173,22 +129,6 @@ impl Shared {
         connect(transport, address, secured, receiver).await
     }
 
-    /// Opens a route inside a dialog.
-    pub async fn open(&self, route: DialogRoute) -> io::Result<Flow> {
-        match route {
-            DialogRoute::Open(flow) => Ok(flow),
-            DialogRoute::Connection { target, host } => self.begun(target, &host, None).await,
-        }
-    }
-
-    /// True if we listen on a UDP address of this family.
-    fn serves(&self, address: SocketAddr) -> bool {
-        let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
-        sockets
-            .iter()
-            .any(|flow| flow.bound.is_ipv4() == address.is_ipv4())
-    }
-
     /// The route to a UDP address, over the socket of `known` if it is of the address family.
     fn datagrams(&self, address: SocketAddr, known: Option<&Flow>) -> io::Result<Flow> {
         let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
@@ -199,8 +139,4 @@ impl Shared {
         flow.map(|flow| flow.towards(address))
             .ok_or_else(|| io::Error::other("not listening on a UDP address of this family"))
     }
-}
-
-fn transport_to(uri: &Uri, known: &Flow) -> SipTransport {
-    named_transport(uri).unwrap_or(known.transport)
 }

@@ -147,7 +147,7 @@ async fn a_call_does_not_wait_for_a_connection_to_its_trunk() {
     other.answered("SIP/2.0 200").await;
 }
 
-/// A trunk may record a route through its own addresses, not through others of this network. Names are not looked up.
+/// A trunk may record a route through its own addresses and names of them, not through others of this network.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trunk_is_hung_up_through_its_own_addresses_only() {
     let bench = TestEdge::with(CallBehaviour::HangUp, 50, |sip| {
@@ -162,8 +162,9 @@ async fn a_trunk_is_hung_up_through_its_own_addresses_only() {
         (proxy.local.to_string(), false, false),
         (other.local.to_string(), true, false),
         (other.local.to_string(), false, false),
-        (by_name.clone(), true, false),
+        (by_name.clone(), true, true),
         (by_name, false, false),
+        ("nobody.invalid".to_owned(), true, false),
     ] {
         let mut phone = ScriptedPhone::udp(bench.udp()).await;
         let invite = phone.request("INVITE", "", &offer(40_000));

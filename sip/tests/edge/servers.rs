@@ -353,6 +353,85 @@ async fn a_caller_may_hang_up_while_the_dns_is_silent() {
     assert_eq!(bench.edge.statistics().persons.failed, 0);
 }
 
+/// A caller's INVITE, or a person's answer, with a route that names the domain of the servers.
+fn recorded(message: &str) -> String {
+    message.replacen(
+        "Contact:",
+        "Record-Route: <sip:trunk.example;lr>\r\nContact:",
+        1,
+    )
+}
+
+/// The answer to our request is expected where it went, and the route stays for the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_in_a_call_go_to_the_server_of_a_recorded_name() {
+    for (allowed, goes_there) in [("127.0.0.5/32", true), ("127.0.0.7/32", false)] {
+        let servers = Servers::new(false).await;
+        let bench = TestEdge::with(CallBehaviour::HangUp, 10, |sip| {
+            sip.nameservers = vec![servers.nameserver];
+            let addresses = ["127.0.0.1/32", allowed].map(|net| net.parse().unwrap());
+            sip.trunks[0].addresses = addresses.to_vec();
+        })
+        .await;
+        let [mut first, _second] = servers.phones(&bench).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        let invite = recorded(&phone.request("INVITE", "", &offer(40_000)));
+        phone.send(&invite).await;
+        phone.answered("SIP/2.0 200").await;
+        phone.acknowledge("").await;
+        let at = if goes_there { &mut first } else { &mut phone };
+        let bye = at.expect("BYE ").await;
+        assert_eq!(header(&bye, "Route"), Some("<sip:trunk.example;lr>"));
+        at.answer(&bye, "200 OK").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_acknowledged_and_hung_up_at_the_server_of_a_recorded_name() {
+    let servers = Servers::new(false).await;
+    let person = UdpSocket::bind("127.0.0.7:0").await.unwrap();
+    let address = person.local_addr().unwrap();
+    let transferring = CallBehaviour::Transfer("+62811111".to_owned());
+    let bench = TestEdge::with(transferring, 10, |sip| {
+        sip.nameservers = vec![servers.nameserver];
+        sip.trunks[0].outbound.uri = Some(format!("sip:{address}"));
+    })
+    .await;
+    let [mut proxy, _second] = servers.phones(&bench).await;
+    let mut person = ScriptedPhone::at(person, bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let invite = person.expect("INVITE ").await;
+    let accepted = person.response(&invite, "200 OK", "person", &offer(40_002));
+    person.send(&recorded(&accepted)).await;
+    proxy.expect("ACK ").await;
+    phone.hang_up().await;
+    let bye = proxy.expect("BYE ").await;
+    proxy.answer(&bye, "200 OK").await;
+}
+
+/// The call goes on while a name is looked up. If the DNS stays silent, the request goes to where the last one came from.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_does_not_wait_for_the_name_of_its_route() {
+    let (dns, nameserver) = silent().await;
+    let bench = TestEdge::with(CallBehaviour::HangUp, 10, |sip| {
+        sip.nameservers = vec![nameserver];
+    })
+    .await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let invite = recorded(&phone.request("INVITE", "", &offer(40_000)));
+    phone.send(&invite).await;
+    phone.answered("SIP/2.0 200").await;
+    phone.acknowledge("").await;
+    let mut question = [0; 512];
+    let asked = timeout(PATIENCE, dns.recv(&mut question)).await;
+    asked.unwrap().unwrap();
+    phone.ask("OPTIONS", "", "").await;
+    phone.answered("SIP/2.0 481").await;
+    let bye = phone.expect("BYE ").await;
+    phone.answer(&bye, "200 OK").await;
+}
+
 /// As `dikala check` prints them.
 #[tokio::test]
 async fn the_servers_of_a_domain_are_found_in_their_order() {
