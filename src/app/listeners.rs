@@ -29,7 +29,7 @@ use crate::{
     http::{context::HttpContext, meter::HttpMeter, middleware::request_scope},
     mails::MailStats,
     node::Runtime,
-    operations::OperationResources,
+    operations::{LocalBridge, OperationResources},
     operator::{
         access::{self, OperatorTokens},
         health::{self, HealthChecks},
@@ -85,7 +85,7 @@ pub(super) struct OptionalCounters {
     /// None if no mails are sent.
     pub(super) mails: Option<Arc<MailStats>>,
     /// None if no bridge runs in this process.
-    pub(super) telephony: Option<dikala_telephony::bridge::StatisticsReader>,
+    pub(super) telephony: Option<LocalBridge>,
 }
 
 /// The state of both listeners.
@@ -129,6 +129,12 @@ impl Listeners {
         let runtime = &actors.runtime;
         let mut services = Services::new(runtime, settings.api());
         services.operations.telephony = counted.telephony.clone();
+        let records = || {
+            counted
+                .telephony
+                .as_ref()
+                .map(|local| local.records.clone())
+        };
         let operations = OperationResources {
             base: settings.http.base(public).into(),
             ..services.operations.clone()
@@ -151,7 +157,7 @@ impl Listeners {
             overview,
             operations: operations.clone(),
             requests: meter.clone(),
-            telephony: counted.telephony.clone(),
+            telephony: records(),
             configuration: Arc::clone(&settings.shown),
             started_at: runtime.clock.now(),
             verified: Arc::default(),
@@ -179,7 +185,7 @@ impl Listeners {
                 http: meter.clone(),
                 health,
                 mails: counted.mails,
-                telephony: counted.telephony,
+                telephony: records(),
             }),
             meter: Data::new(meter),
             traces: Data::new(runtime.traces.clone()),

@@ -23,7 +23,7 @@ use dikala_actors::{
     runtime::clock::SharedClock,
 };
 use dikala_entities::{
-    Store, StoreError, Vault,
+    BridgeId, Store, StoreError, Vault,
     store::{Reservation, in_words},
 };
 use dikala_migration::knows_step;
@@ -47,6 +47,7 @@ use crate::{
     mails::{Mailer, Relay, RelayError},
     maintenance,
     node::Runtime,
+    operations::LocalBridge,
     telephony::{BuiltInBridge, TelephonyError, warn_of_stand_in},
 };
 
@@ -237,7 +238,10 @@ impl App {
         let telephony = telephony(settings, &actors.runtime, sockets.public_at).await?;
         let counted = OptionalCounters {
             mails,
-            telephony: telephony.as_ref().map(BuiltInBridge::counted),
+            telephony: telephony.as_ref().map(|(bridge, id)| LocalBridge {
+                id: *id,
+                records: bridge.counted(),
+            }),
         };
         let stops = ShutdownSignals {
             draining: is_draining,
@@ -269,7 +273,7 @@ impl App {
             sweeping,
             mailing,
             exporting,
-            telephony,
+            telephony: telephony.map(|(bridge, _)| bridge),
             _reserved: reserved,
         })
     }
@@ -370,12 +374,12 @@ async fn serve(servers: [Server; 2]) {
     }
 }
 
-/// Starts the bridge of this process, if it is enabled.
+/// Starts the bridge of this process, if it is enabled. Returns it with its id.
 async fn telephony(
     settings: &Settings,
     runtime: &Runtime,
     public: SocketAddr,
-) -> Result<Option<BuiltInBridge>, TelephonyError> {
+) -> Result<Option<(BuiltInBridge, BridgeId)>, TelephonyError> {
     match settings.telephony() {
         Some(bridge) => {
             if settings.has_stand_in() {

@@ -13,8 +13,8 @@ use dikala_actors::{
     runtime::clock::{SharedClock, SystemClock},
 };
 use dikala_entities::{
-    Actor, ApiKeyId, AuditId, IdempotencyScope, Millis, OfTenant, Role, Store, TenantId, UrlPolicy,
-    UserId, Vault, WebhookId, audit as audit_entry, store::Transaction, tenant, webhook,
+    Actor, ApiKeyId, AuditId, BridgeId, IdempotencyScope, Millis, OfTenant, Role, Store, TenantId,
+    UrlPolicy, UserId, Vault, WebhookId, audit as audit_entry, store::Transaction, tenant, webhook,
 };
 use dikala_telephony::bridge::StatisticsReader;
 use sea_orm::{ConnectionTrait, EntityTrait, PrimaryKeyTrait, Select};
@@ -85,8 +85,15 @@ pub struct OperationResources {
     pub base: Arc<str>,
     /// None on the command line.
     pub serving: Option<Arc<ServingProcess>>,
-    /// The records of the telephony bridge inside this process; None if it does not run.
-    pub telephony: Option<StatisticsReader>,
+    /// None if no telephony bridge runs in this process.
+    pub telephony: Option<LocalBridge>,
+}
+
+/// The telephony bridge inside this process.
+#[derive(Clone, Debug)]
+pub struct LocalBridge {
+    pub id: BridgeId,
+    pub records: StatisticsReader,
 }
 
 /// The parts that only a serving process has.
@@ -193,9 +200,10 @@ impl OperationContext {
         }
     }
 
-    /// None if no telephony bridge runs in this process.
-    pub(super) fn telephony(&self) -> Option<&StatisticsReader> {
-        self.resources.telephony.as_ref()
+    /// The records of this bridge's calls. None if it does not run in this process: another one may use the same ids of calls.
+    pub(super) fn telephony(&self, bridge: BridgeId) -> Option<&StatisticsReader> {
+        let local = self.resources.telephony.as_ref()?;
+        (local.id == bridge).then_some(&local.records)
     }
 
     pub async fn find_webhook(&self, id: WebhookId) -> Result<webhook::Model, ApiError> {

@@ -40,8 +40,8 @@ mod tests;
 pub use addresses::Addresses;
 pub use agent_limits::AgentLimits;
 pub use context::{
-    LinkMails, OperationContext, OperationResources, OperationWrite, Principal, ServingProcess,
-    origin_of,
+    LinkMails, LocalBridge, OperationContext, OperationResources, OperationWrite, Principal,
+    ServingProcess, origin_of,
 };
 pub use page::{ListPage, PageRange, SKIPPED_MAX};
 

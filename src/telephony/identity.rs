@@ -2,7 +2,7 @@
 //! stored as a hash only.
 
 use dikala_actors::nodes;
-use dikala_entities::{BRIDGE_TOKEN_SCHEME, Credential, bridge, store::Transaction};
+use dikala_entities::{BRIDGE_TOKEN_SCHEME, BridgeId, Credential, bridge, store::Transaction};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, IntoActiveModel,
     QueryFilter, QueryOrder, QuerySelect,
@@ -17,10 +17,10 @@ pub enum IdentityError {
     Database(#[from] DbErr),
 }
 
-/// Reuses an unused bridge row with this node's name, or creates one, and returns its new token.
+/// Reuses an unused bridge row with this node's name, or creates one, and returns its id and new token.
 ///
 /// Several nodes may have the same name, but never the same bridge row: they would receive each other's commands.
-pub(super) async fn take(runtime: &Runtime) -> Result<Credential, IdentityError> {
+pub(super) async fn take(runtime: &Runtime) -> Result<(BridgeId, Credential), IdentityError> {
     let name = format!("telephony@{}", runtime.member.name());
     let txn = runtime.store.begin().await?;
     let token = BRIDGE_TOKEN_SCHEME.generate();
@@ -31,13 +31,14 @@ pub(super) async fn take(runtime: &Runtime) -> Result<Credential, IdentityError>
             bridges::insert(&txn, name, &token, &by, runtime.clock.now()).await?
         }
     };
+    let id = bridge.id;
     let mut bridge = bridge.into_active_model();
     bridge.hash = Set(token.hash());
     // Marks it as used, so that another node that starts now takes another.
     bridge.node = Set(Some(runtime.member.id().to_string()));
     bridge.update(&txn).await?;
     txn.commit().await?;
-    Ok(token)
+    Ok((id, token))
 }
 
 /// A bridge row with this name that no living node uses.

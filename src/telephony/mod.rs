@@ -14,7 +14,7 @@ use actix_web::rt::{
     task::{JoinHandle, spawn_blocking},
 };
 use dikala_actors::runtime::{clock::SharedClock, histogram::Distribution};
-use dikala_entities::Secret;
+use dikala_entities::{BridgeId, Secret};
 use dikala_protocol::client::{Address, WallClock};
 use dikala_sip::{
     settings::{ListenAddress, SipTransport},
@@ -86,20 +86,21 @@ impl BuiltInBridge {
         Ok(Self { running, reloading })
     }
 
-    /// Starts the bridge of this node, which serves the call service behind our own public listener.
+    /// Starts the bridge of this node, which serves the call service behind our own public listener. Returns it with its id.
     ///
     /// Errors: addresses that cannot be listened on, files that cannot be read, database failures.
     pub async fn inside(
         settings: BridgeSettings,
         runtime: &Runtime,
         public: SocketAddr,
-    ) -> Result<Self, TelephonyError> {
-        let token = identity::take(runtime).await?;
+    ) -> Result<(Self, BridgeId), TelephonyError> {
+        let (id, token) = identity::take(runtime).await?;
         let service = Address {
             url: format!("ws://{}{CONNECT_PATH}", reachable(public)),
             token: Secret::new(token.expose()),
         };
-        Self::start(settings, service, Arc::clone(&runtime.clock)).await
+        let bridge = Self::start(settings, service, Arc::clone(&runtime.clock)).await?;
+        Ok((bridge, id))
     }
 
     /// The listening addresses: `udp://127.0.0.1:5060 tcp://…`.

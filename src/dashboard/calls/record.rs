@@ -137,7 +137,7 @@ pub async fn read(visit: &SignedIn, call: call::Model) -> Result<CallRecord, Api
     };
     let ended = (call.id, call.ended_at, call.hangup_reason);
     let hand = by_hand::of(visit, [ended]).await?.remove(&call.id);
-    let media = diagnosis::media(&visit.operation(), &call.bridge_call_id);
+    let media = diagnosis::media(&visit.operation(), call.bridge_id, &call.bridge_call_id);
     Ok(CallRecord {
         connection: media.and_then(|media| media.connection),
         hand,

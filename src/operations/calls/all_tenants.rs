@@ -346,7 +346,7 @@ pub async fn show(context: OperationContext, id: Id<CallId>) -> Result<CallDetai
             .all(db)
             .await?;
     }
-    let media = diagnosis::media(&context, &call.bridge_call_id);
+    let media = diagnosis::media(&context, call.bridge_id, &call.bridge_call_id);
     Ok(CallDetail {
         media,
         call,

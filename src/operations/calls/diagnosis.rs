@@ -2,7 +2,7 @@
 //! the process that runs the bridge has them, and only for its last calls.
 
 use dikala_entities::{
-    AuditAction, CallId, ConnectionQuality, Millis, NumberDisplay, TenantId, call,
+    AuditAction, BridgeId, CallId, ConnectionQuality, Millis, NumberDisplay, TenantId, call,
 };
 use dikala_sip::{
     LadderMessage,
@@ -137,9 +137,13 @@ fn connection(received: Option<u16>, sent: Option<u16>) -> Option<ConnectionQual
     })
 }
 
-/// The media of the call with this id of its bridge; `None` if this process does not know it.
-pub fn media(context: &OperationContext, bridge_call_id: &str) -> Option<CallMedia> {
-    CallMedia::of(context.telephony()?.quality(bridge_call_id)?)
+/// The media of the call with this id of this bridge; `None` if this process does not know it.
+pub fn media(
+    context: &OperationContext,
+    bridge: BridgeId,
+    bridge_call_id: &str,
+) -> Option<CallMedia> {
+    CallMedia::of(context.telephony(bridge)?.quality(bridge_call_id)?)
 }
 
 /// A SIP message of a call.
@@ -211,6 +215,7 @@ impl From<(Millis, LadderMessage)> for SipStep {
 #[sea_orm(entity = "call::Entity")]
 struct LadderKey {
     tenant_id: TenantId,
+    bridge_id: BridgeId,
     bridge_call_id: String,
     owner: String,
 }
@@ -228,7 +233,8 @@ pub async fn ladder(
     let found: LadderKey = find(&context, id.0).await?;
     let none = ApiError::NotFound(Missing::SipMessages);
     // The owner of an erased call is empty.
-    let reader = context.telephony().filter(|_| !found.owner.is_empty());
+    let reader = context.telephony(found.bridge_id);
+    let reader = reader.filter(|_| !found.owner.is_empty());
     let kept = reader.and_then(|reader| reader.ladder(&found.bridge_call_id));
     let mut kept = kept.ok_or(none)?;
     match shown {

@@ -70,7 +70,7 @@ pub async fn erase(
     write.record(call.tenant_id, change).await?;
     let done = write.commit(NoContent(call.id)).await?;
     tracing::info!(call = %call.id, tenant = %call.tenant_id, actor = %context.origin.actor, "call erased");
-    if let Some(telephony) = context.telephony() {
+    if let Some(telephony) = context.telephony(call.bridge_id) {
         telephony.forget_ladder(&call.bridge_call_id);
     }
     for webhook in webhooks {
