@@ -29,6 +29,8 @@ const COUNTS: [&str; 11] = [
     "Retry-After",
     "Timestamp",
 ];
+/// The name of a parameter with an id.
+const TAG: &str = "tag=";
 /// Text before a host or an address.
 const BEFORE_HOST: [&str; 6] = ["@", "sip:", "sips:", "realm=\"", "received=", "maddr="];
 /// Fields and attributes of an SDP that hold addresses, ports, times and formats (RFC 8866).
@@ -119,19 +121,20 @@ fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut from, mut at) = (0, 0);
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let before = |mark: &&&str| {
+        let is_before = |mark: &str| {
             let begins = rest.get(..mark.len());
             begins.is_some_and(|begins| begins.eq_ignore_ascii_case(mark))
         };
-        let host = BEFORE_HOST.iter().find(before).and_then(|mark| {
+        let mark = BEFORE_HOST.iter().find(|mark| is_before(mark));
+        let host = mark.and_then(|mark| {
             let (length, shown) = host(&rest[mark.len()..])?;
             Some((mark.len(), length, shown))
         });
-        let id = ["tag=", "branch="].iter().find(before).map(|mark| {
-            let value = &rest[mark.len()..];
+        let id = is_before(TAG).then(|| {
+            let value = &rest[TAG.len()..];
             let length = value.find([';', ',', '>', '?', '&', ' ', '"', '\r', '\n']);
             let length = length.unwrap_or(value.len());
-            (mark.len(), length, identifier(&value[..length]))
+            (TAG.len(), length, identifier(&value[..length]))
         });
         match host.or(id) {
             Some((mark, length, shown)) => {
@@ -186,8 +189,12 @@ fn identifier(id: &str) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RunKind {
     Text,
-    /// Not in words with letters, which are random.
+    /// Not next to a letter of a hexadecimal word, which is random.
     Id,
+}
+
+fn is_hex_letter(letter: char) -> bool {
+    matches!(letter, 'a'..='f' | 'A'..='F')
 }
 
 /// A character or an escaped one (RFC 3986, 2.1).
@@ -252,7 +259,7 @@ fn push_run(
     next: Option<&str>,
 ) {
     let digits = run.iter().filter(|(_, is_digit)| *is_digit).count();
-    let is_letter = |of: Option<&str>| of.is_some_and(|of| of.starts_with(char::is_alphabetic));
+    let is_letter = |of: Option<&str>| of.is_some_and(|of| of.starts_with(is_hex_letter));
     let ends = run.last().is_some_and(|(_, is_digit)| *is_digit);
     let is_number = match kind {
         RunKind::Text => digits >= DIGITS_MIN,
@@ -338,6 +345,10 @@ mod tests {
                 "Call-ID: 08xxxxx6789@10.0.0.1",
             ),
             ("i: call-0812-345-6789-1", "i: call-08xx-xxx-x789-1"),
+            (
+                "Call-ID: leg08123456789@10.0.0.1",
+                "Call-ID: leg08xxxxx6789@10.0.0.1",
+            ),
             (
                 "To: <sip:a@b>;tag=08123456789",
                 "To: <sip:a@b>;tag=08xxxxx6789",
