@@ -18,8 +18,16 @@ pub(super) enum Termination {
 }
 
 impl Call {
-    /// Ends the call.
-    pub(super) async fn end(mut self, over: Termination, mut unacknowledged: Option<Repeat>) {
+    /// Ends the call. A request that crosses the end, such as the peer's own BYE, is answered.
+    pub(super) async fn end(mut self, over: Termination, unacknowledged: Option<Repeat>) {
+        self.leave(over, unacknowledged).await;
+        self.inbox.close();
+        while let Ok(message) = self.inbox.try_recv() {
+            answer_late(message);
+        }
+    }
+
+    async fn leave(&mut self, over: Termination, mut unacknowledged: Option<Repeat>) {
         self.media = None;
         let counters = &self.shared.counters;
         let counted = match self.is_callers {
@@ -78,11 +86,7 @@ impl Call {
                     },
                     None => return,
                 },
-                received = self.inbox.recv() => if let Some(DialogMessage::Request(request, reply)) = received {
-                    // Both hung up at once.
-                    let status = if request.method == Method::Bye { (200, "OK") } else { (481, "Call Is Over") };
-                    reply.refuse(status.0, status.1);
-                },
+                Some(message) = self.inbox.recv() => answer_late(message),
                 () = sleep_until(until) => return,
             }
         }
@@ -93,5 +97,16 @@ impl Call {
         let bye = self.dialog.request(Method::Bye);
         let bye = self.shared.with_via(bye, &self.flow);
         self.flow.send(&bye.to_bytes());
+    }
+}
+
+/// Answers a request that comes after our BYE: both hung up at once.
+fn answer_late(message: DialogMessage) {
+    let DialogMessage::Request(request, reply) = message else {
+        return;
+    };
+    match request.method {
+        Method::Bye => reply.refuse(200, "OK"),
+        _ => reply.refuse(481, "Call Is Over"),
     }
 }

@@ -41,6 +41,8 @@ pub struct MetaCaller {
     pub has_wrong_key: bool,
     /// Sends a BYE of its own before it answers the business's: both hang up at once.
     pub hangs_up_too: bool,
+    /// Sends another BYE once the call is over, whoever hung up.
+    pub terminates_late: bool,
 }
 
 impl MetaCaller {
@@ -56,6 +58,7 @@ impl MetaCaller {
             is_encrypted: true,
             has_wrong_key: false,
             hangs_up_too: false,
+            terminates_late: false,
         }
     }
 
@@ -176,6 +179,18 @@ impl MetaCall {
     pub async fn hang_up(&mut self) {
         let answer = self.ask("BYE", "").await;
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
+        self.terminate_late().await;
+    }
+
+    /// The late BYE is answered: the call may be about to end, or unknown.
+    async fn terminate_late(&mut self) {
+        if !self.plan.terminates_late {
+            return;
+        }
+        self.number += 1;
+        let answer = self.ask("BYE", "").await;
+        let is_known = answer.starts_with("SIP/2.0 200") || answer.starts_with("SIP/2.0 481");
+        assert!(is_known, "{answer}");
     }
 
     /// Waits until the business hangs up; returns its BYE.
@@ -187,6 +202,7 @@ impl MetaCall {
             self.ask("BYE", "").await;
             write(&self.writer, &response(&bye, "200 OK")).await;
         }
+        self.terminate_late().await;
         bye
     }
 
