@@ -36,9 +36,18 @@ pub fn by_address<'a>(
 
 /// True if a trunk admits this address, over whichever transport.
 pub fn has_address(trunks: &[Trunk], ip: IpAddr) -> bool {
+    is_among(trunks.iter(), ip)
+}
+
+/// True if a trunk admits this address over this transport.
+pub fn admits(trunks: &[Trunk], ip: IpAddr, transport: SipTransport) -> bool {
+    let callers = trunks.iter();
+    is_among(callers.filter(|trunk| may_come_over(trunk, transport)), ip)
+}
+
+fn is_among<'a>(mut trunks: impl Iterator<Item = &'a Trunk>, ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
-    let mut nets = trunks.iter().flat_map(|trunk| &trunk.addresses);
-    nets.any(|net| net.contains(&ip))
+    trunks.any(|trunk| trunk.addresses.iter().any(|net| net.contains(&ip)))
 }
 
 /// The trunk with this digest username, and its password.
@@ -85,6 +94,25 @@ mod tests {
             let found = by_address(&trunks, ip, SipTransport::Udp, "");
             assert_eq!(has_address(&trunks, ip), name.is_some(), "{ip}");
             assert_eq!(found.map(|trunk| trunk.name.as_str()), name, "{ip}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_whatsapp_are_strangers_in_clear() {
+        let whatsapp = Trunk {
+            preset: Some(TrunkPreset::WhatsApp),
+            ..trunk("whatsapp", &["10.0.0.0/8"])
+        };
+        let trunks = [whatsapp, trunk("carrier", &["10.1.0.0/16"])];
+        for (ip, transport, expected) in [
+            ("10.2.0.1", SipTransport::Udp, false),
+            ("10.2.0.1", SipTransport::Tcp, false),
+            ("10.2.0.1", SipTransport::Tls, true),
+            ("10.1.0.1", SipTransport::Udp, true),
+            ("192.0.2.1", SipTransport::Tls, false),
+        ] {
+            let ip = ip.parse().expect("an address");
+            assert_eq!(admits(&trunks, ip, transport), expected, "{ip}");
         }
     }
 

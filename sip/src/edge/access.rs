@@ -18,7 +18,7 @@ use crate::{
         known_peers::{KnownPeers, PeerOwner},
     },
     message::SipRequest,
-    settings::Trunk,
+    settings::{SipTransport, Trunk},
     shared::Shared,
     transport::Flow,
     trunks,
@@ -67,18 +67,19 @@ impl AccessControl {
         self.known().remember(flow.remote, &owner, self.second());
     }
 
-    pub fn is_address_of_trunk(&self, ip: IpAddr) -> bool {
-        trunks::has_address(&self.shared.settings.trunks, ip)
+    /// True if a trunk calls from this address over this transport.
+    pub fn is_address_of_trunk(&self, ip: IpAddr, transport: SipTransport) -> bool {
+        trunks::admits(&self.shared.settings.trunks, ip, transport)
     }
 
-    /// True if a peer at this address was admitted lately.
-    pub fn knows_host(&self, ip: IpAddr) -> bool {
-        self.is_address_of_trunk(ip) || self.known().has_host(ip, self.second())
+    /// True if a trunk calls from this address over this transport, or a peer there was admitted lately.
+    pub fn knows_host(&self, ip: IpAddr, transport: SipTransport) -> bool {
+        self.is_address_of_trunk(ip, transport) || self.known().has_host(ip, self.second())
     }
 
     /// True if this very peer may call, or has authenticated lately.
     pub fn is_proven(&self, flow: &Flow) -> bool {
-        self.is_address_of_trunk(flow.remote.ip())
+        self.is_address_of_trunk(flow.remote.ip(), flow.transport)
             || self.known().has(flow.remote, self.second())
             || self.shared.registrars.have(flow.remote.ip())
     }
@@ -99,7 +100,7 @@ impl AccessControl {
         }
         if !trunks::any_digest(all) {
             self.note("", (403, "address"), request, flow, None);
-            let words = match self.is_address_of_trunk(flow.remote.ip()) {
+            let words = match trunks::has_address(all, flow.remote.ip()) {
                 true => "the trunk of this address calls over TLS only",
                 false => "no trunk allows this address",
             };

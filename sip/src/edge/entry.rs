@@ -29,7 +29,7 @@ use crate::{
         BrokenMessage, Headers, Method, SipMessage, SipRequest, SipResponse, Via, check, parse,
         take_sdp,
     },
-    settings::Trunk,
+    settings::{SipTransport, Trunk},
     shared::{ACCEPT, ALLOW, SUPPORTED, Shared, token},
     statistics::count,
     transactions::{self, RequestArrival, Responder, places::TransactionPlace},
@@ -111,15 +111,16 @@ impl Receive for EdgeEntry {
 
     fn may_shake_hands(&self, ip: IpAddr) -> bool {
         let now = self.now();
-        self.access.is_address_of_trunk(ip) || locked(&self.limits.handshakes).admits(ip, now)
+        self.access.is_address_of_trunk(ip, SipTransport::Tls)
+            || locked(&self.limits.handshakes).admits(ip, now)
     }
 
     fn is_proven(&self, flow: &Flow) -> bool {
         self.access.is_proven(flow)
     }
 
-    fn knows(&self, ip: IpAddr) -> bool {
-        self.access.knows_host(ip)
+    fn knows(&self, ip: IpAddr, transport: SipTransport) -> bool {
+        self.access.knows_host(ip, transport)
             || self.shared.dialogs.are_with(ip)
             || self.shared.registrars.have(ip)
     }

@@ -36,8 +36,8 @@ pub trait Receive: Send + Sync + 'static {
     fn may_shake_hands(&self, ip: IpAddr) -> bool;
     /// True if this peer may call, or has authenticated lately.
     fn is_proven(&self, flow: &Flow) -> bool;
-    /// True if the address is a trunk's, or a peer there was admitted: it may hold more connections.
-    fn knows(&self, ip: IpAddr) -> bool;
+    /// True if a trunk calls from the address over this transport, or a peer there was admitted: it may hold more connections.
+    fn knows(&self, ip: IpAddr, transport: SipTransport) -> bool;
     /// The records of sent messages.
     fn ladders(&self) -> Arc<Ladders>;
 }

@@ -69,7 +69,12 @@ pub async fn accept(
             tracing::debug!(%remote, "too many TLS handshakes from this address; a connection was closed");
             continue;
         }
-        let Some(permit) = limits.take(remote.ip(), receiver.knows(remote.ip())) else {
+        let transport = match &tls {
+            Some(_) => SipTransport::Tls,
+            None => SipTransport::Tcp,
+        };
+        let is_known = receiver.knows(remote.ip(), transport);
+        let Some(permit) = limits.take(remote.ip(), is_known) else {
             tracing::debug!(%remote, "a connection too many was closed");
             continue;
         };

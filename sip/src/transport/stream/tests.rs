@@ -28,7 +28,7 @@ impl Receive for Door {
         self.proven.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    fn knows(&self, _: std::net::IpAddr) -> bool {
+    fn knows(&self, _: std::net::IpAddr, _: SipTransport) -> bool {
         false
     }
 
