@@ -98,6 +98,8 @@ pub struct Trunk {
     pub calls_per_second: Option<u32>,
     /// The choice of the codec in our answers.
     pub answer_order: AnswerOrder,
+    /// It takes and makes no calls, because its settings cannot be used: 503.
+    pub is_out_of_service: bool,
 }
 
 impl Trunk {

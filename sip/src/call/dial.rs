@@ -64,6 +64,10 @@ impl OutgoingLeg {
     }
 
     async fn run(&mut self, alive: oneshot::Receiver<()>) -> Result<Leg, NoLeg> {
+        if self.to.is_limited {
+            let line = self.shared.lines.begin_second_leg(&self.caller.trunk);
+            self.line = Some(line.map_err(|(_, words)| words)?);
+        }
         let (attempt, response) = self.answered(alive).await?;
         let dialog = attempt.dialog(&response);
         let dialog = dialog.ok_or("the other side's answer names no way to it")?;
@@ -110,7 +114,7 @@ impl OutgoingLeg {
             transfer: None,
             begun: Instant::now(),
             registration,
-            line: None,
+            line: self.line.take(),
             is_callers: false,
         };
         if !call.agreed(terms).await {

@@ -114,7 +114,8 @@ struct Call {
     transfer: Option<CallTransfer>,
     begun: Instant,
     registration: DialogRegistration,
-    /// `None` for a call that we made, and after the reliable 180 or the answer stayed unacknowledged for too long.
+    /// `None` for a call that we made over the caller's trunk, and after the reliable 180 or the answer stayed unacknowledged for
+    /// too long.
     line: Option<LinePermit>,
     /// True for the caller's leg, false for a leg that we dialled.
     is_callers: bool,

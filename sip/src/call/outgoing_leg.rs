@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{CallParties, Control};
 use crate::{
+    lines::LinePermit,
     message::{Host, Uri},
     resolution::SipTarget,
     settings::Credentials,
@@ -23,6 +24,8 @@ pub struct LegDestination {
     pub known: Option<Flow>,
     /// The trunk's settings name it, not the caller's address.
     pub is_configured: bool,
+    /// The trunk is another than the caller's, so the leg counts against its limits.
+    pub is_limited: bool,
 }
 
 /// A server that sent a redirection.
@@ -48,6 +51,8 @@ pub struct OutgoingLeg {
     pub redirected_by: Option<RedirectingServer>,
     /// The address of the last server that was called.
     pub tried: Option<IpAddr>,
+    /// The place that a limited leg has.
+    pub line: Option<LinePermit>,
     /// The caller's media, which plays early media.
     pub hears_early: Option<mpsc::WeakSender<Control>>,
 }
@@ -66,6 +71,7 @@ impl OutgoingLeg {
             credentials: None,
             redirected_by: None,
             tried: None,
+            line: None,
             shared,
             caller,
             to,

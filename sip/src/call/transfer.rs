@@ -195,6 +195,7 @@ impl Call {
             proxy,
             known: (!is_configured || is_of_registrar).then(|| self.flow.clone()),
             is_configured,
+            is_limited: is_named,
         };
         let caller = CallParties {
             trunk: trunk.clone(),

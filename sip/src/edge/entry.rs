@@ -1,7 +1,6 @@
 //! The entry of the SIP edge: admits callers, refuses what is wrong at once, and passes the rest to its call.
 
 use std::{
-    collections::HashMap,
     net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -23,8 +22,7 @@ use crate::{
     identities::{self, NoCalledNumber},
     ladder::Ladders,
     leg::OfferedCall,
-    limits::rate_limit::{RateCount, RateLimit, RateLimiter},
-    lines::{ALL_TAKEN, LinePermit},
+    limits::rate_limit::{RateLimit, RateLimiter},
     message::{
         BrokenMessage, Headers, Method, SipMessage, SipRequest, SipResponse, Via, check, parse,
         take_sdp,
@@ -51,8 +49,6 @@ pub struct EdgeEntry {
     limits: StrangerLimits,
     /// Dropped messages of strangers.
     dropped: AtomicU64,
-    /// Use of `calls_per_second`, by the trunk's name.
-    rates: HashMap<String, Mutex<RateCount>>,
     begun: Instant,
 }
 
@@ -136,12 +132,7 @@ fn locked<T>(limit: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl EdgeEntry {
     pub fn new(shared: Arc<Shared>, incoming: mpsc::Sender<OfferedCall>) -> Self {
-        let rate = |trunk: &Trunk| {
-            let limit = RateLimit::a_second(trunk.calls_per_second?.max(1).into());
-            Some((trunk.name.clone(), Mutex::new(RateCount::new(limit))))
-        };
         Self {
-            rates: shared.settings.trunks.iter().filter_map(rate).collect(),
             access: AccessControl::new(shared.clone()),
             shared,
             incoming,
@@ -380,7 +371,8 @@ impl EdgeEntry {
             count(&self.shared.counters.callers.refused, 1);
             refuse((why.status(), "number"));
         })?;
-        let line = self.line(trunk).map_err(|(reason, words)| {
+        let line = self.shared.lines.begin(trunk);
+        let line = line.map_err(|(reason, words)| {
             count(&self.shared.counters.callers.refused, 1);
             refuse((503, reason));
             refused(503, "Service Unavailable", words)
@@ -405,15 +397,6 @@ impl EdgeEntry {
         let invite = (request, bytes);
         call::begin(&self.shared, line, caller, invite, reply, &self.incoming);
         Ok(())
-    }
-
-    /// A line for another call of this trunk; or why there is none, as the reason that is counted and in words.
-    fn line(&self, trunk: &Trunk) -> Result<LinePermit, (&'static str, &'static str)> {
-        let rate = self.rates.get(&trunk.name);
-        if rate.is_some_and(|rate| !locked(rate).admits(self.now())) {
-            return Err(("rate", "the trunk begins too many calls at once"));
-        }
-        self.shared.lines.take(trunk).ok_or(("lines", ALL_TAKEN))
     }
 
     fn arrived(

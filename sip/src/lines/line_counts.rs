@@ -17,6 +17,8 @@ pub struct LineCounts {
     reserved: usize,
     all: usize,
     held: HashMap<String, usize>,
+    /// Second legs that count against the limits of their trunk only.
+    second_legs: HashMap<String, usize>,
 }
 
 impl LineCounts {
@@ -34,6 +36,7 @@ impl LineCounts {
             reserved: limits.iter().map(of_trunk).sum(),
             all: 0,
             held: HashMap::new(),
+            second_legs: HashMap::new(),
         }
     }
 
@@ -43,15 +46,28 @@ impl LineCounts {
 
     /// Takes a line for a call of this trunk, if one is free and not reserved for others. `most`: lines that the trunk may have.
     pub fn take(&mut self, trunk: &str, most: Option<u32>) -> bool {
-        let held = self.held.get(trunk).copied().unwrap_or_default();
-        if most.is_some_and(|most| held >= most as usize)
-            || self.all + self.kept_from(trunk) >= self.max
-        {
+        if self.is_full(trunk, most) || self.all + self.kept_from(trunk) >= self.max {
             return false;
         }
         self.all += 1;
         *self.held.entry(trunk.to_owned()).or_default() += 1;
         true
+    }
+
+    /// Takes a place for a second leg over this trunk. Its call has a line already, so only the trunk's own limit counts.
+    pub fn take_second_leg(&mut self, trunk: &str, most: Option<u32>) -> bool {
+        if self.is_full(trunk, most) {
+            return false;
+        }
+        *self.second_legs.entry(trunk.to_owned()).or_default() += 1;
+        true
+    }
+
+    /// True if the trunk has as many calls, second legs included, as it may have.
+    fn is_full(&self, trunk: &str, most: Option<u32>) -> bool {
+        let of = |counts: &HashMap<String, usize>| counts.get(trunk).copied().unwrap_or_default();
+        let held = of(&self.held) + of(&self.second_legs);
+        most.is_some_and(|most| held >= most as usize)
     }
 
     /// Lines that are free for other trunks only.
@@ -68,11 +84,19 @@ impl LineCounts {
 
     pub fn give_back(&mut self, trunk: &str) {
         self.all -= 1;
-        if let Some(held) = self.held.get_mut(trunk) {
-            *held -= 1;
-            if *held == 0 {
-                self.held.remove(trunk);
-            }
+        less_one(&mut self.held, trunk);
+    }
+
+    pub fn give_back_second_leg(&mut self, trunk: &str) {
+        less_one(&mut self.second_legs, trunk);
+    }
+}
+
+fn less_one(counts: &mut HashMap<String, usize>, trunk: &str) {
+    if let Some(held) = counts.get_mut(trunk) {
+        *held -= 1;
+        if *held == 0 {
+            counts.remove(trunk);
         }
     }
 }
@@ -155,6 +179,24 @@ mod tests {
         assert_eq!(taken(&mut counts, Some(2)), 2);
         assert_eq!(taken(&mut counts, Some(3)), 1);
         assert_eq!(taken(&mut counts, None), 9);
+    }
+
+    #[test]
+    fn second_legs_count_against_their_trunk_and_take_no_line() {
+        let mut counts = LineCounts::new(2, &[None, None]);
+        let most = Some(2);
+        assert!(counts.take_second_leg("carrier", most) && counts.take("carrier", most));
+        assert!(!counts.take_second_leg("carrier", most) && !counts.take("carrier", most));
+        assert_eq!(counts.all(), 1);
+        assert!(counts.take_second_leg("carrier", None), "it has no limit");
+        assert!(counts.take("other", None), "a line is free");
+        for _ in 0..2 {
+            counts.give_back_second_leg("carrier");
+        }
+        assert!(counts.take_second_leg("carrier", most));
+        counts.give_back_second_leg("carrier");
+        counts.give_back("carrier");
+        assert_eq!((counts.all(), counts.second_legs.len()), (1, 0));
     }
 
     /// A greedy trunk beside one that may have this many lines.

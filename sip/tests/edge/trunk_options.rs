@@ -2,8 +2,9 @@
 
 use dikala_sip::{
     leg::LegEvent,
-    settings::{SessionTimer, Trunk},
+    settings::{OutboundSettings, SessionTimer, Trunk},
 };
+use tokio::net::UdpSocket;
 
 use crate::support::{CallBehaviour, ScriptedPhone, TestEdge, eventually, header, offer};
 
@@ -98,4 +99,51 @@ async fn a_trunk_has_so_many_calls_and_begins_so_many_a_second() {
             .any(|one| one.reason == "rate" && one.count == 1),
         "{counted:?}"
     );
+}
+
+/// A person is called over the carrier's trunk, which has one line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_over_another_trunk_counts_against_its_limits() {
+    let carrier = UdpSocket::bind("127.0.0.3:0").await.unwrap();
+    let address = carrier.local_addr().unwrap();
+    let transferring = CallBehaviour::Transfer("+62811111".to_owned());
+    let bench = TestEdge::with(transferring, 10, |sip| {
+        sip.trunks[0].addresses = vec!["127.0.0.1/32".parse().unwrap()];
+        sip.trunks[0].transfer_trunk = Some("carrier".to_owned());
+        sip.trunks.push(Trunk {
+            name: "carrier".to_owned(),
+            addresses: vec!["127.0.0.3/32".parse().unwrap()],
+            max_calls: Some(1),
+            outbound: OutboundSettings {
+                uri: Some(format!("sip:{address}")),
+                ..OutboundSettings::default()
+            },
+            ..Trunk::default()
+        });
+    })
+    .await;
+    let mut person = ScriptedPhone::at(carrier, bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let invite = person.expect("INVITE ").await;
+    let accepted = person.response(&invite, "200 OK", "person", &offer(40_002));
+    person.send(&accepted).await;
+    person.expect("ACK ").await;
+    eventually("both are joined", || bench.is_joined()).await;
+    let mut caller = ScriptedPhone::udp_from("127.0.0.3", bench.udp()).await;
+    let invite = caller.request("INVITE", "", &offer(40_004));
+    caller.send(&invite).await;
+    caller.expect("SIP/2.0 503").await;
+    phone.hang_up().await;
+    let bye = person.expect("BYE ").await;
+    person.answer(&bye, "200 OK").await;
+
+    // The line was released before the BYE.
+    let mut caller = ScriptedPhone::udp_from("127.0.0.3", bench.udp()).await;
+    caller.call("", &offer(40_004)).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let why = LegEvent::Transfer(Err("all lines are taken".to_owned()));
+    eventually("the agent hears why", || bench.saw(&why)).await;
+    phone.hang_up().await;
 }
