@@ -37,7 +37,7 @@ use self::{
 use crate::{
     dialog::{
         Dialog,
-        open_dialogs::{DialogMessage, DialogRegistration},
+        open_dialogs::{CallIdentity, DialogMessage, DialogRegistration},
     },
     leg::{Leg, LegEvent, OfferedCall, OfferedChannel, Order, Speech},
     lines::LinePermit,
@@ -175,7 +175,7 @@ pub fn begin(
     };
     let terms = call.terms.as_ref();
     let codec = terms.map(|terms| codec_name(terms.codec));
-    let id = call_id(identity, call.registration.mark_offered());
+    let id = call_id(identity.text, call.registration.mark_offered());
     call.caller.id = id.as_str().into();
     let sip_call_id = request.headers.call_id();
     let socket = reply.flow.socket();
@@ -200,7 +200,7 @@ fn prepare(
     shared: &Arc<Shared>,
     line: LinePermit,
     caller: CallParties,
-    (request, identity): (&SipRequest, &str),
+    (request, identity): (&SipRequest, &CallIdentity),
     reply: &Responder,
 ) -> Option<(Call, Leg)> {
     let Some(timer) = timer_of(request, &caller.trunk, reply) else {
@@ -337,10 +337,10 @@ fn timer_of(request: &SipRequest, trunk: &Trunk, reply: &Responder) -> Option<Op
     }
 }
 
-/// Refuses an INVITE of an open call like a merged request (RFC 3261, 8.2.2.2).
+/// Refuses another INVITE of a call like a merged request (RFC 3261, 8.2.2.2).
 fn refuse_again(reply: &Responder) {
     let response = reply.response(482, "Loop Detected");
-    let words = reason(482, "this call is here already");
+    let words = reason(482, "this call has come already");
     reply.send(&response.with("Reason", &words));
 }
 
@@ -375,15 +375,21 @@ fn plain(words: &str) -> String {
     words.replace(['"', '\\', '\r', '\n'], " ")
 }
 
-/// The identity that INVITEs of the same call share: WhatsApp's id of it, else Call-ID and From's tag.
-fn identity(request: &SipRequest, channel: &OfferedChannel) -> String {
+/// WhatsApp's id of the call, else Call-ID and From's tag.
+fn identity(request: &SipRequest, channel: &OfferedChannel) -> CallIdentity {
     if let OfferedChannel::WhatsApp(details) = channel
         && let Some(id) = &details.call_id
     {
-        return id.clone();
+        return CallIdentity {
+            text: id.clone(),
+            is_of_one_call: true,
+        };
     }
     let tag = request.headers.tag("From").unwrap_or_default();
-    format!("{};{tag}", request.headers.call_id())
+    CallIdentity {
+        text: format!("{};{tag}", request.headers.call_id()),
+        is_of_one_call: false,
+    }
 }
 
 /// The call's id: its identity, with the CSeq number if the caller was refused before. If that is too long, its SHA-256.

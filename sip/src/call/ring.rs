@@ -83,7 +83,7 @@ impl Call {
                         return None;
                     },
                     None => {
-                        self.registration.free_caller();
+                        self.registration.free_caller_for_now();
                         note(&self.shared, &self.caller, (503, "undecided"), &ringing.reply);
                         refuse_for_now(&ringing.reply, "nobody decides about the call");
                         return None;
@@ -178,8 +178,11 @@ impl Call {
     }
 
     fn reject(&mut self, reply: &Responder, refusal: &CallRefusal) {
-        self.registration.free_caller();
         let status = refusal.status.clamp(400, 699);
+        match status {
+            503 => self.registration.free_caller_for_now(),
+            _ => self.registration.free_caller(),
+        }
         let (trunk, ip) = (&self.caller.trunk.name, self.flow.remote.ip());
         let why = (status, "service");
         let refusals = &self.shared.refusals;
@@ -272,7 +275,7 @@ impl Call {
             self.line = self.shared.lines.take(&self.caller.trunk);
             if self.line.is_none() {
                 note(&self.shared, &self.caller, (503, "lines"), &ringing.reply);
-                self.registration.free_caller();
+                self.registration.free_caller_for_now();
                 refuse_for_now(&ringing.reply, ALL_TAKEN);
                 self.notify(LegEvent::Failed(ALL_TAKEN.to_owned()));
                 return true;

@@ -4,6 +4,9 @@
 //! attempts with one id would be one call to the program behind the edge, which could hang up only one of them. A refused
 //! caller may try again with the same Call-ID and tag, as trunks do after a 503 with `Retry-After`. A new CSeq number makes it
 //! another call, the same number the same call.
+//!
+//! WhatsApp has an id of its own for each call, which replaces all three. Of one such id there is one attempt, whatever Call-ID
+//! and CSeq it comes with. Only after a 503 may another follow, which is the same call.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -28,6 +31,8 @@ pub struct CallAttempts {
 struct PastCaller {
     first: u32,
     answered: Option<u32>,
+    /// False if the last one was refused for the moment.
+    is_over: bool,
 }
 
 /// An open attempt.
@@ -39,6 +44,7 @@ pub struct CallAttempt {
     again: Option<u32>,
     is_offered: bool,
     is_answered: bool,
+    is_refused_for_now: bool,
 }
 
 impl CallAttempt {
@@ -52,14 +58,24 @@ impl CallAttempt {
     pub fn answered(&mut self) {
         self.is_answered = true;
     }
+
+    /// Marks the attempt as refused with 503: the caller may try again.
+    pub fn refused_for_now(&mut self) {
+        self.is_refused_for_now = true;
+    }
 }
 
 impl CallAttempts {
-    /// Begins an attempt with the number of its CSeq; `None` if another is open.
-    pub fn begin(&mut self, caller: &str, number: u32) -> Option<CallAttempt> {
+    /// Begins an attempt with the number of its CSeq, or without a number if the caller's identity is that of a single call.
+    /// `None` if another attempt is open, or was this single call.
+    pub fn begin(&mut self, caller: &str, number: Option<u32>) -> Option<CallAttempt> {
         let caller = Sha256::digest(caller).into();
         let past = self.past.get(&caller);
-        let number = past.and_then(|past| past.answered).unwrap_or(number);
+        if number.is_none() && past.is_some_and(|past| past.is_over) {
+            return None;
+        }
+        let number = past.and_then(|past| past.answered).or(number);
+        let number = number.unwrap_or_default();
         let is_first = past.is_none_or(|past| past.first == number);
         self.open.insert(caller).then_some(CallAttempt {
             caller,
@@ -67,6 +83,7 @@ impl CallAttempts {
             again: (!is_first).then_some(number),
             is_offered: false,
             is_answered: false,
+            is_refused_for_now: false,
         })
     }
 
@@ -82,7 +99,9 @@ impl CallAttempts {
         let past = self.past.entry(attempt.caller).or_insert(PastCaller {
             first: attempt.number,
             answered: None,
+            is_over: false,
         });
+        past.is_over = !attempt.is_refused_for_now;
         if attempt.is_answered {
             past.answered = Some(attempt.number);
         }
@@ -104,7 +123,8 @@ mod tests {
     impl CallAttempts {
         /// A call that is offered, from beginning to end.
         fn passes(&mut self, caller: &str, number: u32, is_answered: bool) -> Option<u32> {
-            let mut attempt = self.begin(caller, number).expect("none is open");
+            let attempt = self.begin(caller, Some(number));
+            let mut attempt = attempt.expect("none is open");
             let again = attempt.mark_offered();
             if is_answered {
                 attempt.answered();
@@ -117,8 +137,8 @@ mod tests {
     #[test]
     fn an_attempt_after_a_refusal_is_another_call_and_one_after_an_answer_is_none() {
         let mut attempts = CallAttempts::default();
-        let first = attempts.begin("a", 1).expect("none is open");
-        assert!(attempts.begin("a", 2).is_none(), "one is open");
+        let first = attempts.begin("a", Some(1)).expect("none is open");
+        assert!(attempts.begin("a", Some(2)).is_none(), "one is open");
         attempts.end(&first);
         // An attempt that was never offered leaves nothing.
         assert_eq!(attempts.passes("a", 2, false), None);
@@ -131,6 +151,38 @@ mod tests {
         }
         assert_eq!(attempts.passes("b", 3, true), None);
         assert_eq!(attempts.passes("b", 4, false), None);
+    }
+
+    #[test]
+    fn an_id_of_one_call_begins_again_after_a_503_only() {
+        let mut attempts = CallAttempts::default();
+        let begin = |attempts: &mut CallAttempts| attempts.begin("wacid", None);
+        // Never offered, as before a challenge or without a free port.
+        let attempt = begin(&mut attempts).expect("it is new");
+        attempts.end(&attempt);
+        for (is_answered, is_for_now, goes_on) in [
+            (false, true, true),
+            (false, true, true),
+            (true, false, false),
+        ] {
+            let mut attempt = begin(&mut attempts).expect("none was it");
+            assert!(begin(&mut attempts).is_none(), "one is open");
+            assert_eq!(attempt.mark_offered(), None, "it is the same call");
+            if is_answered {
+                attempt.answered();
+            }
+            if is_for_now {
+                attempt.refused_for_now();
+            }
+            attempts.end(&attempt);
+            assert_eq!(begin(&mut attempts).is_some(), goes_on);
+            attempts.open.clear();
+        }
+        // One that was cancelled or refused for good.
+        let mut attempt = attempts.begin("other", None).expect("it is new");
+        attempt.mark_offered();
+        attempts.end(&attempt);
+        assert!(attempts.begin("other", None).is_none());
     }
 
     #[test]

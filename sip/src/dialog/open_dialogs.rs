@@ -35,6 +35,14 @@ struct DialogTable {
     attempts: CallAttempts,
 }
 
+/// The identity that INVITEs of the same call share.
+#[derive(Debug)]
+pub struct CallIdentity {
+    pub text: String,
+    /// No other call ever has it, so the CSeq does not count.
+    pub is_of_one_call: bool,
+}
+
 /// Registers a dialog, so that its messages are found, until this is dropped.
 #[derive(Debug)]
 pub struct DialogRegistration {
@@ -51,6 +59,14 @@ impl DialogRegistration {
         if let Some(attempt) = self.attempt.take() {
             self.dialogs.table().attempts.end(&attempt);
         }
+    }
+
+    /// The same before a refusal with 503, after which even a caller with a single call may try again.
+    pub fn free_caller_for_now(&mut self) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.refused_for_now();
+        }
+        self.free_caller();
     }
 
     /// To be called before an incoming call is offered. Returns the number that distinguishes it from the caller's first call,
@@ -96,16 +112,17 @@ impl OpenDialogs {
         self.listed(&mut self.table(), key, None, inbox, peer)
     }
 
-    /// Registers the dialog of an incoming call; `None` if a call with its identity is open.
+    /// Registers the dialog of an incoming call; `None` if a call with its identity is open, or was the only one that it may have.
     pub fn list_caller(
         self: &Arc<Self>,
         dialog: &Dialog,
-        identity: &str,
+        identity: &CallIdentity,
         inbox: mpsc::Sender<DialogMessage>,
         peer: IpAddr,
     ) -> Option<DialogRegistration> {
         let mut table = self.table();
-        let attempt = table.attempts.begin(identity, dialog.remote_seq)?;
+        let number = (!identity.is_of_one_call).then_some(dialog.remote_seq);
+        let attempt = table.attempts.begin(&identity.text, number)?;
         Some(self.listed(&mut table, dialog.key(), Some(attempt), inbox, peer))
     }
 

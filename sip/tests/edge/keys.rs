@@ -39,7 +39,8 @@ async fn edge(
     .await
 }
 
-async fn phone(bench: &TestEdge, transport: SipTransport) -> ScriptedPhone {
+/// A phone over this transport.
+pub async fn phone(bench: &TestEdge, transport: SipTransport) -> ScriptedPhone {
     let edge = bench.address(transport);
     match transport {
         SipTransport::Udp => ScriptedPhone::udp(edge).await,
@@ -55,7 +56,8 @@ async fn phone(bench: &TestEdge, transport: SipTransport) -> ScriptedPhone {
     }
 }
 
-fn encrypted() -> String {
+/// An offer with a key.
+pub fn encrypted() -> String {
     offer(40_000).replace("RTP/AVP", "RTP/SAVP") + KEY
 }
 

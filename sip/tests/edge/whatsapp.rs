@@ -1,9 +1,9 @@
 //! Trunks of WhatsApp, with calls as Meta's gateway sends them.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use dikala_sip::{
-    leg::{LegEvent, OfferedChannel, WhatsAppDetails},
+    leg::{CallRefusal, LegEvent, OfferedChannel, WhatsAppDetails},
     settings::{
         AnswerOrder, Codec, Credentials, ListenAddress, OutboundSettings, SipSettings,
         SipTransport, Srtp, Trunk, TrunkPreset,
@@ -13,10 +13,11 @@ use dikala_testkit::meta::{MetaCall, MetaCaller};
 use tokio::net::UdpSocket;
 
 use crate::{
+    keys::{encrypted, phone},
     secured::TlsServer,
     support::{
-        CallBehaviour, Certificate, ScriptedPhone, TestEdge, eventually, header, offer, pitch,
-        privately, trunk,
+        CallBehaviour, Certificate, ScriptedPhone, TestEdge, eventually, flood, header, offer,
+        pitch, privately, trunk,
     },
 };
 
@@ -101,6 +102,13 @@ async fn its_calls_come_over_tls_only() {
         assert!(reason.contains("TLS only"), "{refused}");
     }
     assert_eq!(bench.calls().len(), 0);
+    // In clear the address can be forged, so the limits for strangers hold.
+    let flood = flood("127.0.0.1", bench.udp()).await;
+    eventually("some are dropped", || {
+        bench.edge.statistics().strangers_dropped > 0
+    })
+    .await;
+    flood.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,15 +164,65 @@ async fn a_doubled_invite_is_the_same_call() {
     call.hears(Duration::from_millis(200)).await;
     hang_up(call).await;
     eventually("the call is over", || bench.call().over).await;
-    // Once it is over, the id is still that of this call: the program behind the edge knows it.
     let late = MetaCaller {
         id: "twice-3".to_owned(),
         ..plan
     };
-    let late = late.call().await.unwrap();
-    eventually("it is offered", || bench.calls().len() == 2).await;
-    assert_eq!(bench.calls()[1].id, "wacid.twice-1");
-    hang_up(late).await;
+    let refused = late.call().await.unwrap_err();
+    assert!(refused.starts_with("SIP/2.0 482"), "{refused}");
+    assert_eq!(bench.calls().len(), 1);
+}
+
+/// An INVITE with WhatsApp's id of a call, in a dialog of its own.
+async fn invites(bench: &TestEdge, transport: SipTransport, number: u32) -> ScriptedPhone {
+    let mut phone = phone(bench, transport).await;
+    phone.cseq = number;
+    let invite = phone.request("INVITE", "x-wa-meta-wacid: wacid.one\r\n", &encrypted());
+    phone.send(&invite).await;
+    phone
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_rings_no_second_time_whatever_its_cseq_and_whatever_became_of_the_first() {
+    let tls = SipTransport::Tls;
+    // The address is challenged where the trunk does not call over this transport.
+    let bench = edge(CallBehaviour::Ring, |sip| {
+        sip.trunks.append(&mut TestEdge::of_users());
+    })
+    .await;
+    let mut challenged = invites(&bench, SipTransport::Udp, 1).await;
+    challenged.expect("SIP/2.0 407").await;
+    let mut first = invites(&bench, tls, 5).await;
+    first.expect("SIP/2.0 180").await;
+    for number in [3, 5, 6] {
+        let mut repeat = invites(&bench, tls, number).await;
+        repeat.expect("SIP/2.0 482").await;
+    }
+    let cancel = first.written("CANCEL", "", "");
+    first.send(&cancel).await;
+    first.expect("SIP/2.0 487").await;
+    eventually("it is cancelled", || bench.call().over).await;
+    for number in [4, 7] {
+        let mut repeat = invites(&bench, tls, number).await;
+        repeat.expect("SIP/2.0 482").await;
+    }
+    assert_eq!(bench.call().id, "wacid.one");
+
+    for (status, later) in [(486, "SIP/2.0 482"), (503, "SIP/2.0 503")] {
+        let refusal = CallRefusal {
+            status,
+            words: "Not now.".to_owned(),
+            retry_after_seconds: None,
+        };
+        let bench = edge(CallBehaviour::Reject(refusal), |_| ()).await;
+        let mut first = invites(&bench, tls, 1).await;
+        first.expect(&format!("SIP/2.0 {status}")).await;
+        let mut repeat = invites(&bench, tls, 2).await;
+        repeat.expect(later).await;
+        let ids = bench.calls().into_iter().map(|call| call.id);
+        let ids: HashSet<String> = ids.collect();
+        assert_eq!(ids, ["wacid.one".to_owned()].into());
+    }
 }
 
 /// Meta's gateway serves no request that changes a call, so none may ever be due.
@@ -210,6 +268,27 @@ async fn both_may_hang_up_at_once() {
     call.hung_up().await;
     assert_eq!(call.forbidden(), Vec::<String>::new());
     eventually("the call is over", || bench.call().over).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bye_after_the_end_is_answered_and_ends_nothing_else() {
+    for (manner, is_ours) in [(CallBehaviour::HangUp, true), (CallBehaviour::Echo, false)] {
+        let bench = edge(manner, |_| ()).await;
+        let plan = MetaCaller {
+            terminates_late: true,
+            ..caller(&bench, "late-1")
+        };
+        let mut call = plan.call().await.unwrap();
+        match is_ours {
+            true => drop(call.hung_up().await),
+            false => call.hang_up().await,
+        }
+        eventually("the call is over", || bench.call().over).await;
+        let ends = |event: &&LegEvent| matches!(event, LegEvent::HungUp | LegEvent::Failed(_));
+        let count = bench.call().events.iter().filter(ends).count();
+        assert_eq!(count, usize::from(!is_ours), "{:?}", bench.call().events);
+        assert_eq!(bench.edge.statistics().calls, 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
