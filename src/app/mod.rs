@@ -48,7 +48,7 @@ use crate::{
     maintenance,
     node::Runtime,
     operations::LocalBridge,
-    telephony::{BuiltInBridge, TelephonyError, warn_of_stand_in},
+    telephony::{BuiltInBridge, TelephonyError, warn_of_stand_in, warn_of_trunks},
 };
 
 /// Least number of open files: database, listeners, threads and some connections. With fewer the service would start
@@ -385,6 +385,7 @@ async fn telephony(
             if settings.has_stand_in() {
                 warn_of_stand_in();
             }
+            warn_of_trunks(&settings.whatsapp());
             BuiltInBridge::inside(bridge, runtime, public)
                 .await
                 .map(Some)

@@ -15,7 +15,7 @@ use crate::{
     front::raise_open_files,
     simulator::BridgeUrl,
     telemetry,
-    telephony::{BuiltInBridge, warn_of_stand_in},
+    telephony::{BuiltInBridge, warn_of_stand_in, warn_of_trunks},
 };
 
 /// Options of `dikala telephony`; the rest are the keys `telephony.*` of the configuration.
@@ -38,6 +38,7 @@ pub(super) async fn run(options: TelephonyOptions, layers: &Layers) -> Result<()
     if settings.has_stand_in() {
         warn_of_stand_in();
     }
+    warn_of_trunks(&settings.whatsapp());
     raise_open_files();
     let service = Address {
         url: options.engine.to_string(),

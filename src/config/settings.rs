@@ -240,9 +240,7 @@ impl Settings {
         if layers.wants_stand_in() {
             settings.telephony.stand_in();
         }
-        settings
-            .telephony
-            .read_accounts(&layers.folder_of(TRUNKS))?;
+        settings.telephony.read_accounts(&layers.folder_of(TRUNKS));
         settings.shown = layers.entries().map(ConfigurationKey::from).collect();
         Ok(settings)
     }

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use url::Url;
 
 use self::trunk_tables::TrunkTable;
-use super::{ConfigError, mask::MASK, nets::parse_net, price::Price};
+use super::{mask::MASK, nets::parse_net, price::Price};
 
 pub use self::account::{WhatsAppAccount, WhatsAppTrunk};
 pub(super) use self::{trunks::trunks, whatsapp::has_whatsapp};
@@ -111,11 +111,11 @@ impl TelephonyKeys {
     }
 
     /// Reads the accounts of WhatsApp trunks. Their files are in this folder, unless a trunk names another one.
-    pub(super) fn read_accounts(&mut self, folder: &Path) -> Result<(), ConfigError> {
+    pub(super) fn read_accounts(&mut self, folder: &Path) {
         self.sip.folder = folder.to_owned();
-        let mut trunks = self.sip.trunks.iter_mut();
-        let read = trunks.try_for_each(|trunk| trunk.read_account(folder));
-        read.map_err(ConfigError)
+        for trunk in &mut self.sip.trunks {
+            trunk.read_account(folder);
+        }
     }
 
     /// The trunks with the preset WhatsApp.

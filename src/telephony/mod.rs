@@ -27,7 +27,7 @@ use dikala_telephony::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::node::Runtime;
+use crate::{config::WhatsAppTrunk, node::Runtime};
 
 pub use self::{checks::checks, identity::IdentityError};
 
@@ -41,6 +41,17 @@ const STAND_IN: &str = "a test voice answers, which understands nobody: set tele
 /// Logs that warning.
 pub fn warn_of_stand_in() {
     tracing::warn!("{STAND_IN}");
+}
+
+/// Logs which trunks are out of service, and why.
+pub fn warn_of_trunks(trunks: &[WhatsAppTrunk]) {
+    for trunk in trunks.iter().filter(|trunk| trunk.is_out_of_service()) {
+        let (name, fault) = (&trunk.name, trunk.fault.as_deref().unwrap_or_default());
+        tracing::error!(
+            trunk = name,
+            "the trunk is out of service: its account_file {fault}; `dikala check` names the file and the remedy"
+        );
+    }
 }
 
 /// The reason why the bridge does not run.

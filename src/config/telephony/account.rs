@@ -31,23 +31,19 @@ impl fmt::Debug for WhatsAppAccount {
 
 impl WhatsAppAccount {
     /// Reads the file; `None` if there is none.
+    ///
+    /// Errors: why it cannot be used, without its name, which has the number.
     pub(super) fn read(file: &Path) -> Result<Option<Self>, String> {
-        let told = |why: String| {
-            format!(
-                "the file {file:?}, which `dikala whatsapp setup` writes, cannot be read: {why}; it must belong to the user of the \
-                 service; remove it and run that again if it is damaged"
-            )
-        };
         let text = match fs::read_to_string(file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(told(error.to_string())),
+            Err(error) => return Err(format!("cannot be read: {error}")),
         };
         // The parser's error may show the password.
         let account = serde_json::from_str(&text);
         account
             .map(Some)
-            .map_err(|error| told(format!("line {} is wrong", error.line())))
+            .map_err(|error| format!("is damaged: line {} is wrong", error.line()))
     }
 
     /// Tries to write beside the file.
@@ -88,6 +84,8 @@ pub struct WhatsAppTrunk {
     /// The file of the account.
     pub file: PathBuf,
     pub account: Option<WhatsAppAccount>,
+    /// Why the file cannot be used, without its name, which has the number.
+    pub fault: Option<String>,
 }
 
 impl fmt::Debug for WhatsAppTrunk {
@@ -102,6 +100,11 @@ impl WhatsAppTrunk {
         let stored = self.account.as_ref();
         let stored = stored.and_then(|account| account.password.as_deref());
         self.password.as_deref().or(stored)
+    }
+
+    /// True if the trunk takes and makes no calls, because the file with its password cannot be used.
+    pub fn is_out_of_service(&self) -> bool {
+        self.fault.is_some() && self.password.is_none()
     }
 }
 

@@ -37,6 +37,9 @@ pub(super) struct TrunkTable {
     /// The number's account at Meta, read from its file.
     #[serde(skip)]
     pub(super) account: Option<WhatsAppAccount>,
+    /// Why that file cannot be used.
+    #[serde(skip)]
+    pub(super) account_fault: Option<String>,
 }
 
 impl std::fmt::Debug for TrunkTable {
@@ -75,17 +78,22 @@ impl TrunkTable {
     }
 
     /// Reads the number's account at Meta from its file, by default one in this folder. Nothing without the preset.
-    pub(super) fn read_account(&mut self, folder: &Path) -> Result<(), String> {
-        if let Some(file) = self.account_file(folder) {
-            self.account = WhatsAppAccount::read(&file)?;
+    pub(super) fn read_account(&mut self, folder: &Path) {
+        let file = self.account_file(folder);
+        match file.map_or(Ok(None), |file| WhatsAppAccount::read(&file)) {
+            Ok(account) => self.account = account,
+            Err(fault) => self.account_fault = Some(fault),
         }
-        Ok(())
     }
 
+    /// The file of the account. A relative name is one in this folder, wherever the program was started.
     fn account_file(&self, folder: &Path) -> Option<PathBuf> {
         self.preset.as_ref()?;
-        let usual = usual_file(folder, self.number.as_ref()?);
-        Some(self.account_file.clone().unwrap_or(usual))
+        let number = self.number.as_ref()?;
+        Some(match &self.account_file {
+            Some(file) => folder.join(file),
+            None => usual_file(folder, number),
+        })
     }
 
     /// The trunk, if it has the preset.
@@ -96,6 +104,7 @@ impl TrunkTable {
             password: self.password.clone(),
             file: self.account_file(folder)?,
             account: self.account.clone(),
+            fault: self.account_fault.clone(),
         })
     }
 

@@ -75,6 +75,7 @@ pub(super) fn trunk(table: &TrunkTable, addresses: Vec<IpNet>) -> Result<Trunk, 
         session_timer: SessionTimer::Off,
         answer_order: AnswerOrder::Ours,
         preset: Some(TrunkPreset::WhatsApp),
+        is_out_of_service: table.account_fault.is_some() && table.password.is_none(),
         ..Trunk::default()
     })
 }

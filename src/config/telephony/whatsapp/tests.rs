@@ -167,8 +167,45 @@ fn the_stored_password_is_used_unless_the_configuration_has_one() {
     assert_eq!(password(&settings), None);
     assert_eq!(settings.whatsapp()[0].file, elsewhere);
 
-    fs::write(&elsewhere, "{\"password\": \"stored\"").expect("written");
-    let error = load(&file).expect_err("it is damaged");
-    assert!(error.0.contains("dikala whatsapp setup"), "{error}");
-    assert!(!error.0.contains("stored"), "{error}");
+    // A relative name is one beside the configuration.
+    account.write(&elsewhere).expect("written");
+    write(&format!("{USUAL}account_file = \"elsewhere.json\"\n"));
+    let settings = load(&file).expect("it is right");
+    assert_eq!(password(&settings).as_deref(), Some("stored"));
+    assert_eq!(settings.whatsapp()[0].file, elsewhere);
+}
+
+/// A damaged file concerns its trunk only, and not even that if the trunk has the password itself.
+#[test]
+fn an_account_that_cannot_be_read_puts_its_trunk_out_of_service() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("dikala.toml");
+    let (damaged, unreadable) = (
+        folder.path().join("damaged.json"),
+        folder.path().join("folder.json"),
+    );
+    fs::write(&damaged, "{\"password\": \"stored\"").expect("written");
+    fs::create_dir(&unreadable).expect("a folder");
+    let carrier = "name = \"carrier\"\naddresses = [\"::1\"]\n";
+    for (name, why) in [
+        ("damaged.json", "line 1"),
+        ("folder.json", "cannot be read"),
+    ] {
+        for (password, is_out) in [("", true), ("password = \"mine\"\n", false)] {
+            let fields = format!("{USUAL}account_file = \"{name}\"\n{password}");
+            fs::write(&file, trunks(&[&fields, carrier])).expect("written");
+            let settings = load(&file).expect("the program starts");
+            let of = settings.bridge_keys().sip.trunks;
+            let found: Vec<bool> = of.iter().map(|trunk| trunk.is_out_of_service).collect();
+            assert_eq!(found, [is_out, false], "{name} {password}");
+            let trunk = settings.whatsapp().remove(0);
+            assert_eq!(trunk.is_out_of_service(), is_out);
+            let fault = trunk.fault.expect(why);
+            assert!(fault.contains(why), "{fault}");
+            assert!(
+                !fault.contains("stored") && !fault.contains(name),
+                "{fault}"
+            );
+        }
+    }
 }
