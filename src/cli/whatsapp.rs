@@ -7,7 +7,8 @@ use super::{CliError, output};
 use crate::{
     config::{Layers, Settings, WhatsAppAccount, WhatsAppTrunk},
     whatsapp::{
-        CallingSettings, Graph, GraphError, MetaServer, SettingChange, changes, server_of, token,
+        CallingSettings, Graph, GraphError, MetaServer, SERVERS, SettingChange, changes, others,
+        server_of, token,
     },
 };
 
@@ -29,6 +30,9 @@ pub struct SetupOptions {
     /// The address of Meta's Graph API.
     #[arg(long, value_name = "URL", default_value = "https://graph.facebook.com")]
     graph_url: String,
+    /// Replace the server of another program. Meta calls one server of an app, so that program gets no more calls.
+    #[arg(long)]
+    replace_server: bool,
 }
 
 impl From<GraphError> for CliError {
@@ -61,7 +65,7 @@ pub async fn run(command: WhatsAppCommand, layers: &Layers, as_json: bool) -> Re
     )?;
     let mut done = Vec::new();
     match set_up(&trunk, &options, &graph, &server, &mut done).await {
-        Ok(now) => told(&trunk, &now, &done, as_json),
+        Ok(now) => told(&trunk, (&now, &server), &done, as_json),
         Err(error) => {
             shown(&done)?;
             Err(error)
@@ -82,7 +86,7 @@ async fn set_up(
     // From the first change on, the number's webhooks for calls are off.
     let writable = WhatsAppAccount::try_write(&trunk.file);
     writable.map_err(|error| not_writable(trunk, &error))?;
-    let now = settle(graph, server, done).await?;
+    let now = settle(graph, server, options.replace_server, done).await?;
     done.extend(store(trunk, options, now.password(server))?);
     Ok(now)
 }
@@ -107,12 +111,22 @@ fn trunk(settings: &Settings, name: &str) -> Result<WhatsAppTrunk, CliError> {
 }
 
 /// Changes what has to be changed at Meta. Returns the settings as they are now.
+///
+/// Errors: another program takes the calls, and may not be replaced.
 async fn settle(
     graph: &Graph,
     server: &MetaServer,
+    may_replace: bool,
     done: &mut Vec<SettingChange>,
 ) -> Result<CallingSettings, CliError> {
     let before = graph.settings().await?;
+    if !may_replace && !before.has(server) && !others(&before, server).is_empty() {
+        return Err(CliError::Refused(format!(
+            "Meta calls {} for this number, and calls one server only; with --replace-server it will call {server}, and the other \
+             gets no more calls; nothing was changed",
+            before.server_names()
+        )));
+    }
     let requests = changes(&before, server);
     if requests.is_empty() {
         return Ok(before);
@@ -122,6 +136,10 @@ async fn settle(
         done.extend(changed);
     }
     let after = graph.settings().await?;
+    let servers = done.iter_mut().find(|change| change.setting == SERVERS);
+    if let Some(servers) = servers {
+        servers.after = after.server_names();
+    }
     match changes(&after, server).first() {
         None => Ok(after),
         Some((_, left)) => {
@@ -180,13 +198,17 @@ fn store(
 
 fn told(
     trunk: &WhatsAppTrunk,
-    now: &CallingSettings,
+    (now, server): (&CallingSettings, &MetaServer),
     done: &[SettingChange],
     as_json: bool,
 ) -> Result<(), CliError> {
     let is_enabled = now.is_enabled();
+    let others = others(now, server).into_iter();
+    let others: Vec<String> = others.map(ToString::to_string).collect();
     if as_json {
-        let report = json!({"trunk": trunk.name, "callingEnabled": is_enabled, "changes": done});
+        let report = json!({
+            "trunk": trunk.name, "callingEnabled": is_enabled, "changes": done, "otherServers": others,
+        });
         return output::text(&report.to_string());
     }
     if done.is_empty() {
@@ -195,6 +217,12 @@ fn told(
     shown(done)?;
     if done.iter().any(|change| change.setting == "password") {
         output::text("start the bridge again, so that it reads the password")?;
+    }
+    if !others.is_empty() {
+        output::text(&format!(
+            "Meta calls {} too, which another app has set, and ends a call when any server hangs up: clear it with a token of that app",
+            others.join(", ")
+        ))?;
     }
     if !is_enabled {
         output::text(

@@ -2,20 +2,21 @@
 
 use std::path::Path;
 
-use dikala_sip::settings::{SipSettings, TlsFiles};
-use rustls::{
-    client::verify_server_name,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-    server::ParsedCertificate,
-};
+use dikala_sip::settings::SipSettings;
+use rustls::pki_types::UnixTime;
 
-use super::{Graph, MetaServer, changes, server_of, token};
+use super::{
+    Graph, MetaServer,
+    certificate::{CertificateFindings, examine},
+    changes, others, server_of, token,
+};
 use crate::config::{WhatsAppAccount, WhatsAppTrunk};
 
 /// The remedy for settings that differ.
 const SETUP: &str = "run `dikala whatsapp setup`";
 
-/// Checks a trunk: the certificate is for the host that Meta was given, SIP and SDES are on, and the password is Meta's.
+/// Checks a trunk: Meta accepts the certificate for the host that it was given, SIP and SDES are on, and the password is Meta's.
+/// Returns that in words, with what should be done soon.
 ///
 /// Errors: everything that is wrong, in words.
 pub async fn check(
@@ -25,10 +26,17 @@ pub async fn check(
 ) -> Result<String, String> {
     let told = |what: String| format!("trunk {}: {what}", trunk.name);
     let server = server_of(sip).map_err(told)?;
-    let mut faults = Vec::new();
-    let tls = sip.tls.as_ref();
-    faults.extend(tls.and_then(|files| certificate_fault(files, &server.hostname)));
-    if trunk.effective_password().is_none() {
+    let host = &server.hostname;
+    let CertificateFindings {
+        mut faults,
+        warnings,
+    } = match &sip.tls {
+        Some(files) => examine(&files.certificate, host, extra_ca, UnixTime::now()),
+        None => CertificateFindings::default(),
+    };
+    if let Some(fault) = file_fault(trunk) {
+        faults.push(fault);
+    } else if trunk.effective_password().is_none() {
         faults.push(format!("there is no password for SIP; {SETUP}"));
     }
     let unchecked = match meta(trunk, &server, extra_ca).await {
@@ -39,10 +47,10 @@ pub async fn check(
         Err(why) => Some(why),
     };
     if !faults.is_empty() {
+        faults.extend(warnings);
         return Err(told(faults.join("; ")));
     }
-    let host = &server.hostname;
-    Ok(told(match unchecked {
+    let well = match unchecked {
         None => format!(
             "Meta calls {server} with SDES, the certificate is for {host}, and the password is Meta's"
         ),
@@ -50,7 +58,23 @@ pub async fn check(
             "the certificate is for {host}, and there is a password; whether Meta has SIP and SDES on, this host and this password \
              was not checked, because {why}"
         ),
-    }))
+    };
+    let all: Vec<String> = std::iter::once(well).chain(warnings).collect();
+    Ok(told(all.join("; ")))
+}
+
+/// What is wrong with the file of the account.
+fn file_fault(trunk: &WhatsAppTrunk) -> Option<String> {
+    let fault = trunk.fault.as_ref()?;
+    let effect = match trunk.is_out_of_service() {
+        true => "it is out of service: ",
+        false => "",
+    };
+    Some(format!(
+        "{effect}account_file {:?} {fault}; it must belong to the user of the service; if it is damaged, {SETUP}, which replaces it, \
+         and restart",
+        trunk.file
+    ))
 }
 
 /// Compares with Meta's settings; the faults, or why nothing could be compared.
@@ -94,6 +118,14 @@ async fn meta(
             wrong.setting, wrong.before, wrong.after
         )
     }));
+    let others = others(&settings, server).into_iter();
+    let others: Vec<String> = others.map(ToString::to_string).collect();
+    if settings.has(server) && !others.is_empty() {
+        faults.push(format!(
+            "Meta calls {} too, which another app has set, and ends a call when any server hangs up; clear it with a token of that app",
+            others.join(", ")
+        ));
+    }
     let (ours, theirs) = (trunk.effective_password(), settings.password(server));
     if theirs.is_none() {
         faults.push(format!("Meta shows no password for SIP; {SETUP}"));
@@ -104,22 +136,4 @@ async fn meta(
         });
     }
     Ok(faults)
-}
-
-/// Why Meta would not accept our certificate for this host. A file that cannot be read is another check's.
-fn certificate_fault(files: &TlsFiles, host: &str) -> Option<String> {
-    let first = CertificateDer::pem_file_iter(&files.certificate)
-        .ok()?
-        .next()?
-        .ok()?;
-    let name = ServerName::try_from(host.to_owned()).ok()?;
-    let parsed = ParsedCertificate::try_from(&first).ok()?;
-    let verified = verify_server_name(&parsed, &name);
-    verified.err().map(|_| {
-        format!(
-            "the certificate {:?} is not for {host}, the host that Meta calls; take one for that name, from an authority that the web \
-             trusts",
-            files.certificate
-        )
-    })
 }

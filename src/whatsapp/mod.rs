@@ -3,6 +3,7 @@
 //! Paths and fields are from copies of Meta's pages "Configure call settings" (2026-06-26) and "Troubleshooting" (2025-12-03).
 //! Nothing here was ever run against Meta.
 
+mod certificate;
 mod check;
 mod graph;
 mod settings;
@@ -10,5 +11,5 @@ mod settings;
 pub use self::{
     check::check,
     graph::{Graph, GraphError, token},
-    settings::{CallingSettings, MetaServer, SettingChange, changes, server_of},
+    settings::{CallingSettings, MetaServer, SERVERS, SettingChange, changes, others, server_of},
 };

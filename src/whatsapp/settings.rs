@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr};
 
 use dikala_sip::settings::{SipSettings, SipTransport};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Meta's settings below `calling`, as far as they concern calls over SIP.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -31,6 +31,8 @@ pub struct MetaServer {
     pub sip_user_password: Option<String>,
 }
 
+/// The setting that names the servers.
+pub const SERVERS: &str = "sip.servers";
 /// Meta's port, if none is given.
 const USUAL_PORT: u16 = 5061;
 
@@ -64,6 +66,20 @@ impl CallingSettings {
         let mut servers = self.servers().iter();
         let ours = servers.find(|other| other.is(server))?;
         ours.sip_user_password.as_deref()
+    }
+
+    /// True if this server is one of those that Meta calls.
+    pub fn has(&self, server: &MetaServer) -> bool {
+        self.servers().iter().any(|other| other.is(server))
+    }
+
+    /// All servers in one text.
+    pub fn server_names(&self) -> String {
+        let names: Vec<String> = self.servers().iter().map(ToString::to_string).collect();
+        match names.is_empty() {
+            true => "none".to_owned(),
+            false => names.join(", "),
+        }
     }
 
     pub fn is_enabled(&self) -> bool {
@@ -102,7 +118,19 @@ pub fn server_of(sip: &SipSettings) -> Result<MetaServer, String> {
     })
 }
 
+/// The servers at which another program takes the calls of the number: those with another host than ours.
+///
+/// Meta calls one server, that of the app of the token; a server in the request replaces it. More than one are of several apps,
+/// and Meta ends a call when any of them hangs up.
+pub fn others<'a>(settings: &'a CallingSettings, server: &MetaServer) -> Vec<&'a MetaServer> {
+    let servers = settings.servers().iter();
+    servers
+        .filter(|other| !other.hostname.eq_ignore_ascii_case(&server.hostname))
+        .collect()
+}
+
 /// The requests that bring the settings to what calls need, in order, each with what it changes. SDES needs SIP, so that is first.
+/// Nothing that is right already is sent, so that its other fields stay.
 pub fn changes(
     settings: &CallingSettings,
     server: &MetaServer,
@@ -117,24 +145,23 @@ pub fn changes(
             after,
         })
     };
-    let names: Vec<String> = settings.servers().iter().map(ToString::to_string).collect();
-    let servers = match settings.servers() {
-        [] => "none".to_owned(),
-        [one] if one.is(server) => server.to_string(),
-        _ => names.join(", "),
+    let status = change("sip.status", word(settings.sip.status.as_ref()), "ENABLED");
+    let servers = match settings.has(server) {
+        true => None,
+        false => change(SERVERS, settings.server_names(), &server.to_string()),
     };
-    let sip = [
-        change("sip.status", word(settings.sip.status.as_ref()), "ENABLED"),
-        change("sip.servers", servers, &server.to_string()),
-    ];
-    let sip: Vec<SettingChange> = sip.into_iter().flatten().collect();
-    if !sip.is_empty() {
+    let mut sip = Map::new();
+    if status.is_some() || servers.is_some() {
+        sip.insert("status".to_owned(), json!("ENABLED"));
+    }
+    if servers.is_some() {
         let port = server.port.unwrap_or(USUAL_PORT);
-        let servers = json!([{"hostname": server.hostname, "port": port}]);
-        requests.push((
-            json!({"sip": {"status": "ENABLED", "servers": servers}}),
-            sip,
-        ));
+        let ours = json!([{"hostname": server.hostname, "port": port}]);
+        sip.insert("servers".to_owned(), ours);
+    }
+    if !sip.is_empty() {
+        let changed = status.into_iter().chain(servers).collect();
+        requests.push((json!({"sip": sip}), changed));
     }
     let protocol = word(settings.srtp_key_exchange_protocol.as_ref());
     if let Some(change) = change("srtp_key_exchange_protocol", protocol, "SDES") {
@@ -163,6 +190,7 @@ mod tests {
     fn what_is_right_already_is_not_asked_for() {
         let ours = json!({"hostname": "Voice.example.com", "port": 5061});
         let theirs = json!({"hostname": "pbx.example.com", "port": 5062});
+        let moved = json!({"hostname": "voice.example.com", "port": 5065});
         for (value, expected) in [
             (
                 json!({"sip": {"status": "ENABLED", "servers": [ours]}, "srtp_key_exchange_protocol": "SDES"}),
@@ -185,10 +213,16 @@ mod tests {
                 ],
             ),
             (
+                json!({"sip": {"status": "ENABLED", "servers": [theirs]}, "srtp_key_exchange_protocol": "SDES"}),
+                &["sip.servers pbx.example.com:5062 voice.example.com:5061"],
+            ),
+            (
                 json!({"sip": {"status": "ENABLED", "servers": [theirs, ours]}, "srtp_key_exchange_protocol": "SDES"}),
-                &[
-                    "sip.servers pbx.example.com:5062, Voice.example.com:5061 voice.example.com:5061",
-                ],
+                &[],
+            ),
+            (
+                json!({"sip": {"status": "ENABLED", "servers": [moved]}, "srtp_key_exchange_protocol": "SDES"}),
+                &["sip.servers voice.example.com:5065 voice.example.com:5061"],
             ),
         ] {
             let requests = changes(&settings(value.clone()), &server());
@@ -202,6 +236,29 @@ mod tests {
             let groups = |(body, _): &(Value, _)| body.as_object().map(|body| body.len());
             assert!(requests.iter().all(|request| groups(request) == Some(1)));
         }
+    }
+
+    #[test]
+    fn a_server_that_is_right_is_not_sent_again() {
+        let ours =
+            json!({"hostname": "voice.example.com", "request_uri_user_params": {"tgrp": "1"}});
+        let value = json!({"sip": {"status": "DISABLED", "servers": [ours]}});
+        let requests = changes(&settings(value), &server());
+        assert_eq!(requests[0].0, json!({"sip": {"status": "ENABLED"}}));
+    }
+
+    #[test]
+    fn other_hosts_are_servers_of_others() {
+        let value = json!({"sip": {"servers": [
+            {"hostname": "VOICE.example.com", "port": 5065},
+            {"hostname": "pbx.example.com"},
+        ]}});
+        let settings = settings(value);
+        let names: Vec<String> = others(&settings, &server())
+            .into_iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(names, ["pbx.example.com:5061"]);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::{
 
 use rustls::{
     ClientConfig, RootCertStore,
+    client::{VerifierBuilderError, WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::ring,
-    pki_types::{CertificateDer, pem::PemObject},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
 use tokio_rustls::TlsConnector;
 
@@ -21,11 +22,16 @@ pub enum TrustError {
     ExtraCa { path: PathBuf, reason: String },
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
+    #[error("TLS cannot be set up: {0}")]
+    Verifier(#[from] VerifierBuilderError),
 }
 
 /// Loaded once and shared by all outgoing connections.
 #[derive(Clone)]
-pub struct Trust(Arc<ClientConfig>);
+pub struct Trust {
+    config: Arc<ClientConfig>,
+    verifier: Arc<WebPkiServerVerifier>,
+}
 
 impl fmt::Debug for Trust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,20 +53,42 @@ impl Trust {
                 reason,
             })?;
         }
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = Arc::new(ring::default_provider());
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                .build()?;
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
+            .with_webpki_verifier(Arc::clone(&verifier))
             .with_no_client_auth();
-        Ok(Self(Arc::new(config)))
+        Ok(Self {
+            config: Arc::new(config),
+            verifier,
+        })
     }
 
     /// The same, for connections over SIP.
     pub fn client_config(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.config)
     }
 
     pub fn connector(&self) -> TlsConnector {
-        TlsConnector::from(Arc::clone(&self.0))
+        TlsConnector::from(Arc::clone(&self.config))
+    }
+
+    /// Verifies a server's certificate at a time, as a client does: first the chain and its time, then the name. `chain`: those of
+    /// the authorities between.
+    ///
+    /// Errors: [`rustls::Error::InvalidCertificate`] with the first fault.
+    pub fn verify(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        host: &ServerName<'_>,
+        at: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        let verified = (self.verifier).verify_server_cert(certificate, chain, host, &[], at);
+        verified.map(drop)
     }
 }
 

@@ -11,7 +11,9 @@ pub const SERVER_KEY: &[u8] = include_bytes!("server.key");
 pub const RENEWED: &[u8] = include_bytes!("renewed.pem");
 /// Its key in PEM.
 pub const RENEWED_KEY: &[u8] = include_bytes!("renewed.key");
-/// A self-signed certificate for `voice.example.com` alone, in PEM.
+/// A certificate for `voice.example.com` alone, and that of the authority between it and [`VOICE_AUTHORITY`], in PEM.
 pub const VOICE: &[u8] = include_bytes!("voice.pem");
+/// The certificate of its authority in PEM.
+pub const VOICE_AUTHORITY: &[u8] = include_bytes!("voice-ca.pem");
 /// Its key in PEM.
 pub const VOICE_KEY: &[u8] = include_bytes!("voice.key");

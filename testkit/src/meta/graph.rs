@@ -8,6 +8,8 @@ use crate::{ReceivedRequest, ServerAnswer, TenantServer};
 
 /// The number, as Meta writes it.
 const NUMBER: &str = "+62 21-5000-1000";
+/// The app of the token.
+pub const APP: &str = "1020304050";
 /// The password that Meta made for the number.
 pub const SIP_PASSWORD: &str = "sip-password-of-meta";
 
@@ -178,21 +180,17 @@ fn change(body: &Value, calling: &mut Value) -> Result<(), Fault> {
     }
     if let Some(sip) = groups.get("sip") {
         let sip = object(sip, &["status", "servers"])?;
-        let servers = sip.get("servers").and_then(Value::as_array);
-        let [server] = servers.map_or(&[][..], Vec::as_slice) else {
-            return Err(fault(100, "Invalid parameter: one server is needed"));
-        };
-        let server = object(server, &["hostname", "port"])?;
-        let hostname = server.get("hostname").and_then(Value::as_str);
-        let is_name = hostname
-            .is_some_and(|name| name.contains('.') && name.parse::<std::net::IpAddr>().is_err());
-        if !is_name || !server.get("port").is_some_and(Value::is_u64) {
-            return Err(fault(100, "Invalid parameter: hostname or port"));
+        if let Some(servers) = sip.get("servers") {
+            replace_server(servers, &mut calling["sip"]["servers"])?;
         }
-        if hostname == Some("unwelcome.example.com") {
-            return Err(fault(131_000, "SIP is not available for this phone number"));
+        let status = sip.get("status").and_then(Value::as_str);
+        let is_empty = calling["sip"]["servers"] == json!([]);
+        if status == Some("ENABLED") && is_empty {
+            return Err(fault(100, "Invalid parameter: a server is needed"));
         }
-        calling["sip"] = json!({"status": sip.get("status"), "servers": [server]});
+        if let Some(status) = status {
+            calling["sip"]["status"] = status.into();
+        }
     }
     if let Some(protocol) = groups.get("srtp_key_exchange_protocol") {
         let is_sip = calling["sip"]["status"] == "ENABLED";
@@ -204,5 +202,29 @@ fn change(body: &Value, calling: &mut Value) -> Result<(), Fault> {
         }
         calling["srtp_key_exchange_protocol"] = protocol.clone();
     }
+    Ok(())
+}
+
+/// Replaces the server of the token's app. Those of other apps stay.
+fn replace_server(asked: &Value, servers: &mut Value) -> Result<(), Fault> {
+    let asked = asked.as_array().map_or(&[][..], Vec::as_slice);
+    let [server] = asked else {
+        return Err(fault(100, "Invalid parameter: one server is needed"));
+    };
+    let mut server = object(server, &["hostname", "port"])?.clone();
+    let hostname = server.get("hostname").and_then(Value::as_str);
+    let is_name = hostname
+        .is_some_and(|name| name.contains('.') && name.parse::<std::net::IpAddr>().is_err());
+    if !is_name || !server.get("port").is_some_and(Value::is_u64) {
+        return Err(fault(100, "Invalid parameter: hostname or port"));
+    }
+    if hostname == Some("unwelcome.example.com") {
+        return Err(fault(131_000, "SIP is not available for this phone number"));
+    }
+    server.insert("app_id".to_owned(), APP.into());
+    let servers = servers.as_array_mut();
+    let servers = servers.ok_or_else(|| fault(100, "Invalid settings"))?;
+    servers.retain(|other| other["app_id"] != APP);
+    servers.push(server.into());
     Ok(())
 }

@@ -10,6 +10,6 @@ mod media;
 
 pub use self::{
     caller::{MetaCall, MetaCaller},
-    graph::{FakeGraph, SIP_PASSWORD},
+    graph::{APP, FakeGraph, SIP_PASSWORD},
     media::MetaMedia,
 };

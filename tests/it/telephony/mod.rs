@@ -10,6 +10,7 @@ pub mod phone;
 mod timing;
 mod tls;
 mod whatsapp;
+mod whatsapp_setup;
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
 

@@ -1,266 +1,15 @@
-//! WhatsApp: the settings at Meta, and calls as Meta's gateway sends them, with the real service.
+//! Calls from WhatsApp, as Meta's gateway sends them, with the real service.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::fs;
 
 use dikala_telephony::voice::Phrase;
 use dikala_testkit::{
-    certificate, free_port,
-    meta::{FakeGraph, MetaCall, MetaCaller, SIP_PASSWORD},
+    certificate,
+    meta::{MetaCall, MetaCaller},
 };
 
 use super::tls::StandaloneBridge;
-use crate::support::{prelude::*, server::CommandResult};
-
-const ID: &str = "106540352242922";
-const TOKEN: &str = "EAAB-token-of-the-test";
-
-/// An installation with a WhatsApp trunk, and its settings at Meta.
-struct AtMeta {
-    installation: Installation,
-    graph: FakeGraph,
-    port: u16,
-    /// That of the trunk.
-    number: &'static str,
-}
-
-impl AtMeta {
-    fn new() -> Self {
-        let mut installation = Installation::new(Sqlite).unwrap();
-        installation
-            .settings
-            .push(("WHATSAPP_TOKEN".to_owned(), TOKEN.to_owned()));
-        let graph = FakeGraph::start(ID, TOKEN);
-        let mut this = Self {
-            installation,
-            graph,
-            port: free_port(),
-            number: "+622150001000",
-        };
-        this.configure("voice.example.com", "");
-        this.certificate(certificate::VOICE, certificate::VOICE_KEY);
-        this
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.installation.folder.path().join(name)
-    }
-
-    /// Writes the configuration. `fields`: further ones of the trunk.
-    fn configure(&mut self, host: &str, fields: &str) {
-        let (file, port) = (self.path("dikala.toml"), self.port);
-        let text = format!(
-            "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n[telephony.sip]\n\
-             listen = [\"tls://127.0.0.1:{port}\"]\npublic_address = \"{host}\"\n\
-             tls_certificate_file = \"sip.pem\"\ntls_key_file = \"sip.key\"\n[[telephony.sip.trunks]]\n\
-             name = \"wa\"\npreset = \"whatsapp\"\naddresses = [\"203.0.113.0/24\"]\nnumber = \"{}\"\n{fields}\n",
-            self.number
-        );
-        fs::write(&file, text).unwrap();
-        self.installation.set("config", &file.display().to_string());
-    }
-
-    fn certificate(&self, certificate: &[u8], key: &[u8]) {
-        fs::write(self.path("sip.pem"), certificate).unwrap();
-        fs::write(self.path("sip.key"), key).unwrap();
-    }
-
-    fn setup(&self, more: &[&str]) -> CommandResult {
-        self.setup_of(ID, more)
-    }
-
-    fn setup_of(&self, id: &str, more: &[&str]) -> CommandResult {
-        let url = self.graph.url();
-        let command = [
-            "whatsapp",
-            "setup",
-            "--trunk",
-            "wa",
-            "--phone-number-id",
-            id,
-        ];
-        let graph = ["--graph-url", &url];
-        let finished = (self.installation).run(&[&command[..], &graph, more].concat());
-        for secret in [TOKEN, SIP_PASSWORD] {
-            let shown = format!("{finished:?}");
-            assert!(!shown.contains(secret), "{secret} is shown: {shown}");
-        }
-        finished
-    }
-
-    /// The row of `check` about the trunk.
-    fn check(&self) -> (bool, String) {
-        let checks = self.installation.run(&["check", "--json"]).json();
-        let mut checks = checks["checks"].as_array().unwrap().iter();
-        let check = checks.find(|check| check["name"] == "whatsapp").unwrap();
-        let detail = check["detail"].as_str().unwrap().to_owned();
-        (check["ok"].as_bool().unwrap(), detail)
-    }
-}
-
-#[test]
-fn setup_changes_what_meta_has_once_and_stores_the_password() {
-    let meta = AtMeta::new();
-    let finished = meta.setup(&[]);
-    assert_eq!(finished.code, Some(0), "{finished:?}");
-    let server = format!("voice.example.com:{}", meta.port);
-    for line in [
-        "sip.status: DISABLED → ENABLED".to_owned(),
-        format!("sip.servers: none → {server}"),
-        "srtp_key_exchange_protocol: DTLS → SDES".to_owned(),
-        "password: none → in ".to_owned(),
-    ] {
-        assert!(finished.stdout.contains(&line), "{line}: {finished:?}");
-    }
-    let servers = json!([{"hostname": "voice.example.com", "port": meta.port}]);
-    let sip = json!({"calling": {"sip": {"status": "ENABLED", "servers": servers}}});
-    let sdes = json!({"calling": {"srtp_key_exchange_protocol": "SDES"}});
-    assert_eq!(meta.graph.changes(), [sip, sdes]);
-    let file = meta.path("whatsapp-622150001000.json");
-    let mode = file.metadata().unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-    let stored = fs::read_to_string(&file).unwrap();
-    assert!(stored.contains(SIP_PASSWORD) && stored.contains(ID));
-
-    let again = meta.setup(&[]);
-    assert!(again.stdout.contains("nothing was changed"), "{again:?}");
-    let again = meta.setup(&["--json"]).json();
-    assert_eq!(again["changes"], json!([]), "{again}");
-    assert_eq!(meta.graph.changes().len(), 2);
-
-    let shown = meta.installation.run(&["config", "show"]);
-    assert!(!shown.stdout.contains(SIP_PASSWORD), "{shown:?}");
-}
-
-#[test]
-fn setup_says_what_to_do_about_what_meta_refuses() {
-    let mut meta = AtMeta::new();
-    let told = |finished: CommandResult, code: i32, words: &str| {
-        assert_eq!(finished.code, Some(code), "{finished:?}");
-        assert!(finished.stderr.contains(words), "{words}: {finished:?}");
-    };
-    told(
-        meta.setup_of("427", &[]),
-        5,
-        "no phone number with the id 427",
-    );
-    told(meta.setup_of("403", &[]), 6, "whatsapp_business_management");
-    told(
-        meta.setup_of("+622150001000", &[]),
-        2,
-        "not the telephone number",
-    );
-    let other = [
-        "whatsapp",
-        "setup",
-        "--trunk",
-        "nobody",
-        "--phone-number-id",
-        ID,
-    ];
-    told(meta.installation.run(&other), 5, "there is wa");
-    meta.configure("voice.example.com", "account_file = \"/nowhere/a.json\"");
-    told(meta.setup(&[]), 1, "account_file");
-    meta.number = "+622150002000";
-    meta.configure("voice.example.com", "");
-    told(meta.setup(&[]), 6, "take the id of that number");
-    meta.number = "+622150001000";
-    assert_eq!(meta.graph.changes().len(), 0);
-
-    meta.configure("unwelcome.example.com", "");
-    told(meta.setup(&[]), 6, "Meta must allow SIP");
-    meta.configure("203.0.113.7", "");
-    told(meta.setup(&[]), 6, "telephony.sip.public_address");
-    meta.configure("voice.example.com", "password = \"mine\"");
-    told(meta.setup(&[]), 6, "remove it from the configuration");
-
-    let token = meta.installation.settings.iter_mut();
-    let token = { token }
-        .find(|(name, _)| name == "WHATSAPP_TOKEN")
-        .unwrap();
-    token.1 = "EAAB-expired".to_owned();
-    told(meta.setup(&[]), 6, "make a new one");
-    let name = "WHATSAPP_TOKEN";
-    meta.installation.settings.retain(|(held, _)| held != name);
-    told(meta.setup(&[]), 2, "WHATSAPP_TOKEN is not set");
-    assert!(!meta.path("whatsapp-622150001000.json").exists());
-}
-
-/// A password in the configuration is left there, and wins.
-#[test]
-fn setup_with_the_password_in_the_configuration_stores_none() {
-    let mut meta = AtMeta::new();
-    meta.configure(
-        "voice.example.com",
-        &format!("password = \"{SIP_PASSWORD}\""),
-    );
-    let finished = meta.setup(&[]);
-    assert_eq!(finished.code, Some(0), "{finished:?}");
-    let stored = fs::read_to_string(meta.path("whatsapp-622150001000.json")).unwrap();
-    assert!(!stored.contains(SIP_PASSWORD), "{stored}");
-    let (is_well, detail) = meta.check();
-    assert!(is_well, "{detail}");
-}
-
-#[test]
-fn check_compares_with_what_meta_has() {
-    let mut meta = AtMeta::new();
-    let (is_well, detail) = meta.check();
-    assert!(
-        !is_well && detail.contains("no password for SIP"),
-        "{detail}"
-    );
-    assert_eq!(meta.setup(&[]).code, Some(0));
-    let (is_well, detail) = meta.check();
-    assert!(is_well && detail.contains("with SDES"), "{detail}");
-
-    let good = meta.graph.calling();
-    for (pointer, value, expected) in [
-        (
-            "/srtp_key_exchange_protocol",
-            json!("DTLS"),
-            "is DTLS, not SDES",
-        ),
-        ("/sip/status", json!("DISABLED"), "is DISABLED, not ENABLED"),
-        (
-            "/sip/servers/0/hostname",
-            json!("pbx.example.com"),
-            "pbx.example.com",
-        ),
-        ("/status", json!("DISABLED"), "switched off at Meta"),
-    ] {
-        let mut calling = good.clone();
-        *calling.pointer_mut(pointer).unwrap() = value;
-        meta.graph.set_calling(calling);
-        let (is_well, detail) = meta.check();
-        assert!(!is_well && detail.contains(expected), "{pointer}: {detail}");
-    }
-    meta.graph.set_calling(good);
-
-    meta.configure("voice.example.com", "password = \"another one\"");
-    let (is_well, detail) = meta.check();
-    assert!(
-        !is_well && detail.contains("not the one that Meta has"),
-        "{detail}"
-    );
-    meta.configure("voice.example.com", "");
-    meta.certificate(certificate::SERVER, certificate::SERVER_KEY);
-    let (is_well, detail) = meta.check();
-    assert!(
-        !is_well && detail.contains("is not for voice.example.com"),
-        "{detail}"
-    );
-    meta.certificate(certificate::VOICE, certificate::VOICE_KEY);
-
-    let asked = meta.graph.requests();
-    let name = "WHATSAPP_TOKEN";
-    meta.installation.settings.retain(|(held, _)| held != name);
-    let (is_well, detail) = meta.check();
-    assert!(
-        is_well && detail.contains("WHATSAPP_TOKEN is not set"),
-        "{detail}"
-    );
-    assert_eq!(meta.graph.requests(), asked);
-}
+use crate::support::prelude::*;
 
 /// Milliseconds of a step, and steps of what is compared: 1.5 s, and of them the first syllable.
 const STEP_MS: usize = 5;
@@ -331,6 +80,23 @@ enum Hangup {
     Caller,
     Tenant,
     Both,
+    /// Meta sends another BYE after the end.
+    CallerLate,
+    TenantLate,
+}
+
+impl Hangup {
+    const ALL: [Self; 5] = [
+        Self::Caller,
+        Self::Tenant,
+        Self::Both,
+        Self::CallerLate,
+        Self::TenantLate,
+    ];
+
+    fn is_late(self) -> bool {
+        matches!(self, Self::CallerLate | Self::TenantLate)
+    }
 }
 
 /// Waits until the service has the call of this WhatsApp id; returns its own.
@@ -354,8 +120,8 @@ async fn passes(world: &TestWorld, plan: MetaCaller, said: &[i16], hangup: Hangu
     )
     .await;
     match hangup {
-        Hangup::Caller => call.hang_up().await,
-        Hangup::Tenant | Hangup::Both => {
+        Hangup::Caller | Hangup::CallerLate => call.hang_up().await,
+        Hangup::Tenant | Hangup::Both | Hangup::TenantLate => {
             let path = format!("/calls/{}/hangup", id_of(world, &wacid).await);
             world.tenant.api.post(&path, json!({})).await.expect(202);
             call.hung_up().await;
@@ -393,10 +159,11 @@ async fn fifty_calls_from_whatsapp_are_greeted_whole_and_settled_once_whoever_ha
     for batch in 0..10 {
         let calls = (0..5).map(|at| {
             let number = 5 * batch + at;
-            let hangup = [Hangup::Caller, Hangup::Tenant, Hangup::Both][number % 3];
+            let hangup = Hangup::ALL[at];
             let plan = MetaCaller::new(edge, &did, &format!("{run}-{number}"));
             let plan = MetaCaller {
                 hangs_up_too: matches!(hangup, Hangup::Both),
+                terminates_late: hangup.is_late(),
                 ..plan
             };
             passes(&world, plan, &said, hangup)
