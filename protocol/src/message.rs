@@ -107,7 +107,12 @@ pub enum CallReport {
     },
     /// A person has answered and is joined to the caller.
     #[serde(rename = "call.transferred")]
-    Transferred { to: PhoneNumber },
+    Transferred {
+        to: PhoneNumber,
+        /// The AI's cost so far, which counts if no later report of the call has one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ai_cost_idr: Option<u64>,
+    },
     #[serde(rename = "call.hangup")]
     Hangup {
         reason: HangupReason,

@@ -209,9 +209,12 @@ async fn carry_out(
                     at,
                     message_id: id.to_owned(),
                 },
-                CallReport::Transferred { to } => {
+                CallReport::Transferred { to, ai_cost_idr } => {
                     tracing::debug!(%call, ?to, "a person has answered");
-                    CallInput::Joined { at }
+                    CallInput::Joined {
+                        at,
+                        ai_cost_idr: ai_cost_idr.and_then(|cost| cost.try_into().ok()),
+                    }
                 }
                 CallReport::Transcript { summary, turns } => CallInput::Transcript {
                     at,

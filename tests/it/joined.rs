@@ -48,6 +48,29 @@ async fn a_joined_call_goes_on_and_costs_until_a_side_leaves(
     bridge.ok("call.transferred", message).await;
 }
 
+/// The AI has left, so its cost is known although the bridge is lost later.
+#[actix_web::test]
+async fn the_cost_until_the_joining_counts_unless_the_end_has_another() {
+    let world = shared_world!(Sqlite, WorldSetup::new().minutes(100));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Http).await;
+    let joined = async || {
+        let id = bridge.talk(&tenant.did).await;
+        let message = json!({"callId": id, "to": "+6281100000", "aiCostIdr": 427});
+        bridge.ok("call.transferred", message).await;
+        id
+    };
+    let (ended, lost) = (joined().await, joined().await);
+    let hangup = json!({"callId": ended, "reason": "transferred", "aiCostIdr": 450});
+    bridge.ok("call.hangup", hangup).await;
+    bridge.ok("heartbeat", json!({"activeCalls": []})).await;
+    for (id, reason, cost) in [(ended, "transferred", 450), (lost, "bridge_lost", 427)] {
+        let over = tenant.call_over(&id).await;
+        assert_eq!(over["hangupReason"], reason, "{over}");
+        assert_eq!(over["aiCostIdr"], cost, "{over}");
+    }
+}
+
 #[actix_web::test]
 async fn only_an_answered_call_can_be_joined() {
     let world = shared_world!(Sqlite, WorldSetup::new());

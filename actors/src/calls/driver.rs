@@ -148,9 +148,9 @@ impl CallDriver {
                 let step = call.state.answer(dated(at), now, &message_id);
                 self.take(step?, None, None).await?;
             }
-            CallInput::Joined { at } => {
+            CallInput::Joined { at, ai_cost_idr } => {
                 let step = call.state.join(dated(at), now)?;
-                self.take(step, None, None).await?;
+                self.take(step, ai_cost_idr, None).await?;
             }
             CallInput::Transcript { at, summary, turns } => {
                 let at = dated(at);
@@ -200,7 +200,7 @@ impl CallDriver {
                 Ok(())
             }
             Step::Joined(next) => {
-                join(&mut self.call, *next).await?;
+                join(&mut self.call, *next, ai_cost_idr).await?;
                 self.run_due().await;
                 Ok(())
             }

@@ -24,6 +24,8 @@ pub enum CallInput {
     /// A person is joined to the caller.
     Joined {
         at: Option<Millis>,
+        /// The AI's cost so far.
+        ai_cost_idr: Option<i64>,
     },
     Transcript {
         at: Option<Millis>,

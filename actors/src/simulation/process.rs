@@ -245,7 +245,13 @@ impl MessageContext {
                 };
                 (call, answered)
             }
-            NodeMessage::Joined(call, at) => (call, CallInput::Joined { at: Some(at) }),
+            NodeMessage::Joined(call, at) => {
+                let joined = CallInput::Joined {
+                    at: Some(at),
+                    ai_cost_idr: None,
+                };
+                (call, joined)
+            }
             NodeMessage::HangUp(call, at, reason, initiator) => {
                 let hang_up = CallInput::HangUp {
                     at: Some(at),

@@ -116,6 +116,7 @@ fn report(kind: MessageType, fields: &MessageFields<'_>) -> Result<CallReport, R
         },
         MessageType::Transferred => CallReport::Transferred {
             to: number(fields, "to")?,
+            ai_cost_idr: ai_cost(fields)?,
         },
         MessageType::Hangup => CallReport::Hangup {
             reason: fields

@@ -75,6 +75,13 @@ fn each_fault_is_named() {
         (over("web"), "channel must be one of"),
         (about("call.transferred", json!({})), "to"),
         (about("call.transferred", json!({"to": "0811"})), "to "),
+        (
+            about(
+                "call.transferred",
+                json!({"to": "+62811111111", "aiCostIdr": -1}),
+            ),
+            "aiCostIdr",
+        ),
         (listed(json!([7])), "activeCalls"),
         (listed(json!([CALL, "sip-4711"])), "call_"),
         (listed(json!(crowd)), "20,000"),
@@ -144,11 +151,14 @@ fn messages() -> Vec<MessageContent> {
         initiator: HangupInitiator::Agent,
         ai_cost_idr,
     };
+    let transferred = |ai_cost_idr| CallReport::Transferred {
+        to: "+62811111111".parse().expect("a number"),
+        ai_cost_idr,
+    };
     let reports = [
         CallReport::Answered,
-        CallReport::Transferred {
-            to: "+62811111111".parse().expect("a number"),
-        },
+        transferred(None),
+        transferred(Some(450)),
         CallReport::Function(function),
         CallReport::Transcript {
             summary: "They talked.".to_owned(),

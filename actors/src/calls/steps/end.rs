@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Settles the credit and writes the end in one commit, after asking for minutes that are not granted yet. `ai_cost_idr` is the
-/// bridge's figure; `None`: it follows from the minutes.
+/// bridge's figure; `None`: it is that of the joining, or follows from the minutes.
 pub(in crate::calls) async fn end(
     call: &mut OwnedCall,
     ending: CallEnding,
@@ -37,6 +37,7 @@ pub(in crate::calls) async fn end(
         epoch: call.row.epoch,
         minutes: call.state.minutes(&ending),
     };
+    let ai_cost_idr = ai_cost_idr.or(call.row.ai_cost_idr);
     let rate = call.deps.ai_cost_idr_per_minute;
     let with_agent = call.state.minutes_with_agent(&ending);
     let unsettled = Arc::new(UnsettledEnding {

@@ -7,13 +7,16 @@ use crate::{
     commit::CommitEntry,
 };
 
-/// Writes the joining that `next` contains, and that the transfer is no longer pending.
+/// Writes the joining that `next` contains, and that the transfer is no longer pending. `ai_cost_idr`: the AI's cost so far. It
+/// counts if the bridge is lost before the end.
 pub(in crate::calls) async fn join(
     call: &mut OwnedCall,
     next: MachineState,
+    ai_cost_idr: Option<i64>,
 ) -> Result<(), CallError> {
     let row = call::Model {
         joined_at: next.joined_at,
+        ai_cost_idr,
         ..call.row.clone()
     };
     let row = match row.pending {

@@ -1,6 +1,6 @@
 //! A caller who is joined to a person: the agent is gone, and the call goes on until a side leaves or it is ended from outside.
 
-use dikala_entities::{HangupInitiator, HangupReason};
+use dikala_entities::{HangupInitiator, HangupReason, Speaker};
 use dikala_protocol::CallReport;
 use dikala_sip::{
     leg::{Order, SPEECH_RATE},
@@ -34,15 +34,25 @@ impl CallMachine {
             let connected = json!({"connected": true});
             answer(id, ToolOutcome::success(connected), out);
         }
-        if let Ok(to) = to.parse() {
-            let joined = CallReport::Transferred { to };
+        if let Ok(number) = to.parse() {
+            let joined = CallReport::Transferred {
+                to: number,
+                ai_cost_idr: self.meter.idr(self.rules.prices),
+            };
             out.push(MachineEffect::Service(joined, now.at));
         }
+        self.transcribe_transfer(to, now);
         self.phase = Phase::Joined(Box::new(JoinedCall {
             summary: self.ask_for_summary(now, out),
             ending: None,
         }));
         self.agent_has_left(now, out);
+    }
+
+    /// Has the transcript say to which number the caller was connected.
+    pub(super) fn transcribe_transfer(&mut self, to: &str, now: Now) {
+        let words = format!("connected to {to}");
+        self.transcript.whole(Speaker::Tool, &words, now.at);
     }
 
     /// Closes the voice session and reports the transcript, unless a summary is still awaited.

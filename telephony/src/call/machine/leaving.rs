@@ -240,15 +240,18 @@ impl CallMachine {
     ) {
         let awaited = match &mut self.phase {
             Phase::Leaving(Departure {
-                then: Then::Transfer { tool, .. },
+                then: Then::Transfer { tool, to },
                 stage: DepartureStage::Connecting,
                 ..
-            }) => Some(tool.take()),
+            }) => Some((tool.take(), to.clone())),
             _ => None,
         };
         let Err(words) = done else {
-            if let Some(id) = awaited.flatten() {
-                answer(id, ToolOutcome::success(json!({"connected": true})), out);
+            if let Some((tool, to)) = awaited {
+                self.transcribe_transfer(&to, now);
+                if let Some(id) = tool {
+                    answer(id, ToolOutcome::success(json!({"connected": true})), out);
+                }
             }
             let end = End::hangup(
                 HangupReason::Transferred,
@@ -258,7 +261,7 @@ impl CallMachine {
             self.end(end, now, out);
             return;
         };
-        let Some(tool) = awaited else {
+        let Some((tool, _)) = awaited else {
             return;
         };
         self.phase = Phase::Talking;

@@ -202,8 +202,9 @@ fn told(effects: &[MachineEffect]) -> Vec<String> {
                 format!("{} {}", function.name, function.invocation_id)
             }
             CallReport::Transcript { summary, .. } => format!("transcript {summary}"),
-            CallReport::Transferred { to } => {
-                format!("transferred {} at {}", to.as_str(), at.as_i64())
+            CallReport::Transferred { to, ai_cost_idr } => {
+                let cost = ai_cost_idr.unwrap_or_default();
+                format!("transferred {} {cost} at {}", to.as_str(), at.as_i64())
             }
             CallReport::Hangup {
                 reason,

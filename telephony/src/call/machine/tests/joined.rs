@@ -32,8 +32,10 @@ fn closes_voice(effects: &[MachineEffect]) -> bool {
 
 #[test]
 fn the_service_learns_of_it_and_the_voice_leaves_with_a_summary() {
-    let (mut call, effects) = joined();
-    assert_eq!(told(&effects), [format!("transferred {PERSON} at 0")]);
+    let mut call = connecting();
+    call.on(usage(2, 0));
+    let effects = call.on(has_answered());
+    assert_eq!(told(&effects), [format!("transferred {PERSON} 2 at 0")]);
     assert_eq!(tells(&effects), [&VoiceInput::Summarise]);
     assert!(orders(&effects).is_empty(), "the call goes on");
     let summary = VoiceEvent::Summary("About a cake.".to_owned());
@@ -49,8 +51,30 @@ fn the_service_learns_of_it_and_the_voice_leaves_with_a_summary() {
     // An hour later the caller hangs up.
     assert!(call.wait(3_600_000).is_empty());
     let told = told(&call.on(MachineInput::Leg(LegEvent::HungUp)));
-    assert_eq!(told, ["hangup transferred caller 1 at 3600300"]);
+    assert_eq!(told, ["hangup transferred caller 3 at 3600300"]);
     assert!(call.machine.is_over());
+}
+
+#[test]
+fn the_transcript_names_the_person() {
+    for outcome in [
+        has_answered(),
+        MachineInput::Leg(LegEvent::Transfer(Ok(()))),
+    ] {
+        let mut call = connecting();
+        let mut effects = call.on(outcome);
+        effects.extend(call.wait(3_000));
+        let turns = effects.iter().find_map(|effect| match effect {
+            MachineEffect::Service(CallReport::Transcript { turns, .. }, _) => Some(turns),
+            _ => None,
+        });
+        let last = turns.and_then(|turns| turns.last()).expect("a turn");
+        let expected = format!("connected to {PERSON}");
+        assert_eq!(
+            (last.role, last.text.as_str()),
+            (Speaker::Tool, expected.as_str())
+        );
+    }
 }
 
 #[test]
