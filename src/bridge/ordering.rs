@@ -211,10 +211,8 @@ async fn carry_out(
                 },
                 CallReport::Transferred { to, ai_cost_idr } => {
                     tracing::debug!(%call, ?to, "a person has answered");
-                    CallInput::Joined {
-                        at,
-                        ai_cost_idr: ai_cost_idr.and_then(|cost| cost.try_into().ok()),
-                    }
+                    let ai_cost_idr = signed(ai_cost_idr);
+                    CallInput::Joined { at, ai_cost_idr }
                 }
                 CallReport::Transcript { summary, turns } => CallInput::Transcript {
                     at,
@@ -229,7 +227,7 @@ async fn carry_out(
                     at,
                     reason,
                     initiator,
-                    ai_cost_idr: ai_cost_idr.and_then(|cost| cost.try_into().ok()),
+                    ai_cost_idr: signed(ai_cost_idr),
                 },
                 CallReport::Failed { reason, detail } => CallInput::Failed { at, reason, detail },
             };
@@ -289,6 +287,11 @@ async fn invoke(
         Ok(room) => (outcome.map(Success::FunctionCall), room),
         Err(room) => (Err(CallError::Busy), room),
     }
+}
+
+/// A cost in the type of the database.
+fn signed(cost: Option<u64>) -> Option<i64> {
+    cost.and_then(|cost| cost.try_into().ok())
 }
 
 #[cfg(test)]

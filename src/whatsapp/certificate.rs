@@ -14,12 +14,12 @@ use rustls::{
 /// The remaining time of a certificate from which on its end is announced.
 const ENDS_SOON: Duration = Duration::from_hours(14 * 24);
 
-/// What Meta would find about the certificate, in words.
+/// Findings about the certificate, in words.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CertificateFindings {
     /// Why Meta would not call.
     pub faults: Vec<String>,
-    /// What should be done soon.
+    /// Remedies that are due soon.
     pub warnings: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ pub fn examine(
     found
 }
 
-/// What is wrong with the time or the chain; `None` for a name that does not fit.
+/// The fault of the time or the chain; `None` for a name that does not fit.
 fn fault_of_chain(error: Error) -> Option<String> {
     let Error::InvalidCertificate(error) = error else {
         return Some(format!("cannot be used: {error}"));

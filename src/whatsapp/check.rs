@@ -63,7 +63,7 @@ pub async fn check(
     Ok(told(all.join("; ")))
 }
 
-/// What is wrong with the file of the account.
+/// The fault of the account's file, and its remedy.
 fn file_fault(trunk: &WhatsAppTrunk) -> Option<String> {
     let fault = trunk.fault.as_ref()?;
     let effect = match trunk.is_out_of_service() {
