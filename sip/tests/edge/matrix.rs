@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dikala_sip::settings::{ListenAddress, SipTransport};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::support::{CallBehaviour, Certificate, TestEdge, need, talks};
+use crate::support::{CallBehaviour, Certificate, TestEdge, need, talks, wait_for_most_turns};
 
 /// Concurrent calls: unoptimised Opus is slow.
 const AT_ONCE: usize = 6;
@@ -15,6 +15,7 @@ async fn baresip_talks_in_every_codec_over_every_transport_clear_and_encrypted()
     if !need("baresip") || !need("sox") {
         return;
     }
+    wait_for_most_turns();
     let certificate = Certificate::of_testkit();
     let bench = TestEdge::with(CallBehaviour::Echo, 24, |sip| {
         sip.tls = Some(certificate.files());

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{
     CallBehaviour, Certificate, PJSIP_RATE, PjsipPhone, PjsipSettings, TestEdge, both_hear,
-    eventually, hears_the_tone, need_pjsip, urged,
+    eventually, hears_the_tone, need_pjsip, urged, wait_for_most_turns,
 };
 
 /// Calls the edge over the transport of the phone.
@@ -66,6 +66,7 @@ async fn pjsip_talks_holds_refreshes_and_presses_keys_over_every_transport() {
     if !need_pjsip() {
         return;
     }
+    wait_for_most_turns();
     let certificate = Certificate::of_testkit();
     let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
         sip.tls = Some(certificate.files());

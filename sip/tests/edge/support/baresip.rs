@@ -20,7 +20,7 @@ impl Baresip {
         let path = folder.path().display().to_string();
         let made = Command::new("sox")
             .args(["-n", "-r", rate, "-c", channels, "-b", "16", "tone.wav"])
-            .args(["synth", "20", "sine", "440"])
+            .args(["synth", "60", "sine", "440"])
             .current_dir(folder.path())
             .status();
         assert!(made.unwrap().success());

@@ -24,6 +24,7 @@ pub use self::{
     program::{ChildProgram, make_tone, need, port, skip},
     secure::{Certificate, privately, publicly},
     sound::{PhoneMedia, Recording, carries, pitch},
+    turn::wait_for_most_turns,
     twinkle::Twinkle,
 };
 

@@ -3,6 +3,10 @@
 use std::{
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU16, Ordering},
+    },
     time::Duration,
 };
 
@@ -35,10 +39,11 @@ pub fn make_tone(folder: &Path) {
     assert!(made.unwrap().success());
 }
 
-/// A free port for UDP and TCP, outside the range of ephemeral ports.
+/// A free, even port for UDP and TCP, outside the range of ephemeral ports. No other test of this process gets it, or the next.
 pub fn port() -> u16 {
+    static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(rand::random()));
     loop {
-        let port = 10_000 + rand::random::<u16>() % 10_000;
+        let port = 10_000 + NEXT.fetch_add(1, Ordering::Relaxed) % 5_000 * 2;
         let udp = std::net::UdpSocket::bind(("127.0.0.1", port)).is_ok();
         if udp && std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;

@@ -82,7 +82,7 @@ fn configure(folder: &Path, caller: &str, keys: &str, server: &str) {
     };
     let devices = device("mouth", "mouth.monitor") + &device("ear", "ear");
     std::fs::write(folder.join(".asoundrc"), devices).unwrap();
-    let (sip, rtp) = (port(), port() / 2 * 2);
+    let (sip, rtp) = (port(), port());
     let system = format!(
         "dev_ringtone=alsa:ear\ndev_speaker=alsa:ear\ndev_mic=alsa:mouth\n\
          sip_udp_port={sip}\nsip_tcp_port={sip}\nrtp_port={rtp}\nplay_ringtone=no\nplay_ringback=no\n"
