@@ -1,5 +1,6 @@
 //! The voice of an agent. A voice session is a pair of bounded channels; every voice implements only [`Provider`].
 
+mod common;
 pub mod gemini;
 mod phrases;
 mod scripted;

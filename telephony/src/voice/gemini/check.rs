@@ -8,11 +8,15 @@ use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{
+    endpoint,
     setup::{SessionSettings, SessionStart},
-    socket::{broken, closed, connect},
     wire::server,
 };
-use crate::{settings, trust::Trust};
+use crate::{
+    settings,
+    trust::Trust,
+    voice::common::{broken, closed, connect},
+};
 
 /// Time limit of the test.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -50,7 +54,7 @@ async fn set_up(settings: &settings::GeminiSettings, trust: &Trust) -> Result<()
     };
     let setup = SessionSettings::new(agent, &settings.model).setup(SessionStart::Fresh(""));
     let setup = serde_json::to_string(&setup).map_err(|error| error.to_string())?;
-    let mut socket = connect(settings, trust, None)
+    let mut socket = connect(&endpoint(settings), trust, None)
         .await
         .map_err(|why| why.words)?;
     let sent = socket.send(Message::text(setup)).await;

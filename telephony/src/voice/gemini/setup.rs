@@ -1,13 +1,13 @@
 //! The first message of a connection: the agent's instruction, voice and tools.
 
+use dikala_protocol::{CallAgent, FunctionDeclaration};
 use serde_json::{Value, json};
 
 use super::{
     profile::{FunctionMode, History, Profile},
     wire::client::ClientMessage,
-    words,
 };
-use dikala_protocol::{CallAgent, FunctionDeclaration};
+use crate::voice::common::words;
 
 /// Supported languages; the first region of a language is its default.
 ///
@@ -124,13 +124,8 @@ impl SessionSettings {
     }
 
     fn declarations(&self) -> Vec<Value> {
-        let can = |name: &&String| {
-            name.as_str() != "transfer_to_human" || self.agent.escalation_number.is_some()
-        };
-        let enabled = self.agent.tools.iter().filter(can);
-        let built_in = enabled.filter_map(|name| words::built_in(name));
-        built_in
-            .chain(self.agent.functions.iter().cloned())
+        let declared = words::declarations(&self.agent).into_iter();
+        declared
             .map(|function| self.declaration(function))
             .collect()
     }

@@ -7,23 +7,12 @@
 
 use std::time::Duration;
 
-use super::{super::setup::SessionStart, CloseReason, SessionEffect, SessionMachine};
-use crate::voice::VoiceEvent;
+use super::{super::setup::SessionStart, SessionMachine};
+use crate::voice::{
+    VoiceEvent,
+    common::{ATTEMPT, AWAY, CloseReason, FAILURES, STABLE, SessionEffect, UNNOTICED},
+};
 
-/// The longest time of a call without a model.
-const AWAY: Duration = Duration::from_secs(8);
-/// A shorter time without a model is not reported.
-const UNNOTICED: Duration = Duration::from_millis(300);
-/// Time limit for opening a socket, once the call has had a connection.
-const ATTEMPT: Duration = Duration::from_secs(4);
-/// Backoff between failed attempts, in ms; the last value repeats.
-const PAUSES: [u64; 4] = [100, 300, 600, 1_000];
-/// A connection that lasted this long is no failure when it ends (Pipecat, October 2025); nor is one that brought anything.
-const STABLE: Duration = Duration::from_secs(10);
-/// If two connections in a row ended this soon, or got `goAway`, the next is opened after a delay.
-const BRIEF: Duration = Duration::from_secs(1);
-/// This many useless connections in a row, or refused setups, end the session.
-const FAILURES: u32 = 3;
 /// Attempts with a handle before a fresh session is begun.
 const RESUMPTIONS: u32 = 2;
 /// Time limit for closing the old socket before the new one is set up.
@@ -76,35 +65,6 @@ enum NextSocket {
     Waiting { until: Duration },
     Opening(u32),
     Open(u32),
-}
-
-/// Consecutive failures.
-#[derive(Debug, Default)]
-pub(super) struct Failures {
-    /// Since when there is no model; `None` counts from the beginning of the session.
-    away: Option<Duration>,
-    told: bool,
-    attempts: usize,
-    brief: usize,
-    useless: u32,
-    refusals: u32,
-    resumptions: u32,
-    words: String,
-}
-
-impl Failures {
-    /// Records how long a connection lasted until it ended or got `goAway`.
-    fn lasted(&mut self, lasted: Duration) {
-        self.brief = if lasted < BRIEF { self.brief + 1 } else { 0 };
-    }
-
-    /// The delay before the next one.
-    fn pause(&self) -> Duration {
-        Duration::from_millis(match self.brief {
-            0 | 1 => 0,
-            brief => PAUSES[(brief - 2).min(PAUSES.len() - 1)],
-        })
-    }
 }
 
 impl ConnectionState {
@@ -247,15 +207,10 @@ impl SessionMachine {
             is_of_use: false,
             leaving: None,
         };
-        let Failures { brief, useless, .. } = self.failures;
-        self.failures = Failures {
-            brief,
-            useless,
-            ..Failures::default()
-        };
+        self.failures.succeeded();
         self.rubbish = 0;
         self.answering = false;
-        self.half_sample = None;
+        self.speech.forget();
         let first = !std::mem::replace(&mut self.ready, true);
         self.tell(if first {
             VoiceEvent::Ready
@@ -454,11 +409,9 @@ impl SessionMachine {
 
     fn failed(&mut self, why: &CloseReason) {
         self.tell_away();
-        let pause = PAUSES[self.failures.attempts.min(PAUSES.len() - 1)];
-        self.failures.attempts += 1;
-        self.failures.words.clone_from(&why.words);
+        let pause = self.failures.attempt_failed(&why.words);
         self.link = ConnectionState::Waiting {
-            until: self.now + Duration::from_millis(pause),
+            until: self.now + pause,
         };
     }
 

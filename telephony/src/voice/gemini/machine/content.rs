@@ -2,48 +2,25 @@
 
 use std::time::Duration;
 
-use base64::{
-    Engine,
-    alphabet::STANDARD,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
-};
-use serde_json::Value;
-
 use super::{
     super::wire::server::{
         InlineData, ModelFunctionCall, ServerContent, ServerMessage, SessionResumptionUpdate,
         UsageMetadata,
     },
-    Handle, SessionEffect, SessionMachine,
-    billing::{BillDecision, by_modality},
-    tools::RequestMeaning,
-    transcript::Role,
+    Handle, SessionMachine,
+    billing::by_modality,
 };
-use crate::voice::{ToolOutcome, VoiceEvent};
+use crate::voice::{
+    VoiceEvent,
+    common::{BillDecision, RequestFault, RequestedCall, Role, SessionEffect, tell_audio},
+};
 
 /// Unreadable messages on one connection before it is given up.
 const RUBBISH_MOST: u32 = 16;
-/// Bytes of a tool call's name and arguments. The service accepts no more arguments.
-const TOOL_BYTES_MOST: usize = 64 * 1024;
-/// The longest id of a tool call, in bytes.
-const TOOL_ID_BYTES_MOST: usize = 1024;
-/// Tool calls that a model may make at once.
-const TOOLS_AT_ONCE: u32 = 32;
-/// The time for each further tool call.
-const TOOL_EVERY: Duration = Duration::from_millis(200);
 /// The longest handle of a session, in bytes. Real ones have a few hundred.
 const HANDLE_MOST: usize = 8 * 1024;
 /// Assumed time left, in ms, if `goAway` does not contain one.
 const TIME_LEFT: u64 = 5_000;
-
-/// 100 ms. A message may hold a minute, and the channels to the phone count pieces.
-const PIECE_SAMPLES: usize = dikala_sip::leg::SPEECH_RATE as usize / 10;
-
-/// Base64 with or without padding.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 impl SessionMachine {
     pub(super) fn message(&mut self, connection: u32, message: ServerMessage) {
@@ -134,24 +111,21 @@ impl SessionMachine {
 
     fn interrupted(&mut self) {
         self.answering = false;
-        self.half_sample = None;
+        self.speech.forget();
         self.transcript.turn_over();
         match &mut self.summary {
             // Speech from before the interruption is not part of the summary.
-            Some(summary) => summary.text.clear(),
+            Some(summary) => summary.clear(),
             None => self.tell(VoiceEvent::Interrupted),
         }
     }
 
     fn agent_audio(&mut self, blob: &InlineData) {
-        let mut bytes = Vec::from_iter(self.half_sample.take());
         // Other rates and media types were never seen, and cannot be played.
-        if rate(&blob.mime_type) == Some(dikala_sip::leg::SPEECH_RATE) {
-            bytes.extend(BASE64.decode(&blob.data).unwrap_or_default());
+        if rate(&blob.mime_type) != Some(dikala_sip::leg::SPEECH_RATE) {
+            return;
         }
-        let (pairs, half) = bytes.as_chunks();
-        self.half_sample = half.first().copied();
-        let samples: Vec<i16> = pairs.iter().map(|two| i16::from_le_bytes(*two)).collect();
+        let samples = self.speech.decode(&blob.data);
         if samples.is_empty() {
             return;
         }
@@ -159,31 +133,16 @@ impl SessionMachine {
         self.doubt = None;
         if self.summary.is_none() {
             self.spoke = true;
-            for piece in samples.chunks(PIECE_SAMPLES) {
-                self.tell_audio(piece);
-            }
+            tell_audio(&samples, &mut self.effects);
         } else {
             self.sums_up();
-        }
-    }
-
-    /// Joins what one message has in many parts, since each piece is work for the call.
-    fn tell_audio(&mut self, piece: &[i16]) {
-        match self.effects.last_mut() {
-            Some(SessionEffect::Tell(VoiceEvent::Audio(last)))
-                if last.len() + piece.len() <= PIECE_SAMPLES =>
-            {
-                last.extend_from_slice(piece);
-            }
-            _ => self.tell(VoiceEvent::Audio(piece.to_vec())),
         }
     }
 
     fn agent_words(&mut self, text: String) {
         self.sums_up();
         match &mut self.summary {
-            Some(summary) if summary.text.len() < SUMMARY_MOST => summary.text.push_str(&text),
-            Some(_) => {}
+            Some(summary) => summary.push(&text),
             None => {
                 self.transcript.add(Role::Agent, &text);
                 self.tell(VoiceEvent::AgentSaid(text));
@@ -193,62 +152,36 @@ impl SessionMachine {
 
     fn turn_over(&mut self) {
         self.answering = false;
-        self.half_sample = None;
+        self.speech.forget();
         self.transcript.turn_over();
         match &self.summary {
-            Some(summary) if !summary.text.trim().is_empty() => self.summed_up(),
+            Some(summary) if summary.has_text() => self.summed_up(),
             _ => self.tell(VoiceEvent::TurnOver),
         }
     }
 
-    fn wish(&mut self, connection: u32, mut call: ModelFunctionCall) {
+    fn wish(&mut self, connection: u32, call: ModelFunctionCall) {
         self.doubt = None;
         self.answering = true;
         if self.live() != Some(connection) || self.summary.is_some() || call.name.is_empty() {
             return;
         }
-        // The answer has to repeat the id.
-        if call
-            .id
-            .as_ref()
-            .is_some_and(|id| id.len() > TOOL_ID_BYTES_MOST)
+        let call = RequestedCall {
+            id: call.id,
+            name: call.name,
+            arguments: call.args,
+        };
+        match self
+            .tools
+            .request(call, connection, self.sessions, self.now)
         {
-            return self.rubbish(connection);
-        }
-        if !self.admit_tool_call() {
-            self.give_up_connection(connection, "it calls functions without a pause");
-            return;
-        }
-        let arguments = Value::Object(call.args.clone()).to_string();
-        let is_too_large = call.name.len() + arguments.len() > TOOL_BYTES_MOST;
-        if is_too_large {
-            call.name = call.name.chars().take(64).collect();
-            call.args.clear();
-        }
-        let (name, arguments) = (call.name.clone(), call.args.clone());
-        let meaning = self.tools.asked(call, connection, self.sessions, self.now);
-        match meaning {
-            RequestMeaning::New(id) if is_too_large => {
-                let outcome = ToolOutcome::failure("too_large", "Arguments have at most 64 KiB.");
-                self.tools.came(&id, outcome, self.now);
+            Ok(Some(wish)) => self.tell(wish),
+            Ok(None) => {}
+            Err(RequestFault::Unreadable) => self.rubbish(connection),
+            Err(RequestFault::TooMany) => {
+                self.give_up_connection(connection, "it calls functions without a pause");
             }
-            RequestMeaning::New(id) => self.tell(VoiceEvent::Tool {
-                id,
-                name,
-                arguments,
-            }),
-            RequestMeaning::Again | RequestMeaning::Repeat => {}
         }
-    }
-
-    /// A token bucket over all connections of the session: a model that is answered at once could call for ever.
-    fn admit_tool_call(&mut self) -> bool {
-        let next = self.tools_paid_until.max(self.now) + TOOL_EVERY;
-        let is_admitted = next <= self.now + TOOL_EVERY * TOOLS_AT_ONCE;
-        if is_admitted {
-            self.tools_paid_until = next;
-        }
-        is_admitted
     }
 
     fn cancelled(&mut self, connection: u32, ids: &[String]) {
@@ -273,9 +206,6 @@ impl SessionMachine {
         }
     }
 }
-
-/// The service accepts a summary four times as long.
-const SUMMARY_MOST: usize = 4_000;
 
 /// Sample rate of raw audio; `None` for anything else.
 fn rate(mime_type: &str) -> Option<u32> {

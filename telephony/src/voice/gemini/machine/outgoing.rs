@@ -6,13 +6,10 @@ use super::{
     super::{
         profile::{FunctionMode, History, Words},
         wire::client::{ClientMessage, FunctionResponse, ToolResponse, turn},
-        words,
     },
-    SessionEffect, SessionMachine,
-    held_audio::steps,
-    tools::{AnswerTarget, ToolAnswer},
-    transcript::Role,
+    SessionMachine,
 };
+use crate::voice::common::{AnswerTarget, Role, SessionEffect, ToolAnswer, steps, words};
 
 /// If a resumed model is silent for this long after the answer to an earlier call, it does not know of the call.
 const DOUBT: Duration = Duration::from_secs(4);
@@ -53,7 +50,7 @@ impl SessionMachine {
         if self.gated(connection) {
             return;
         }
-        while let Some(words) = self.words.pop_front() {
+        while let Some(words) = self.words.pop() {
             let message = match self.session_settings.profile.words {
                 Words::Realtime => ClientMessage::text(words),
                 Words::Turn => ClientMessage::turns(vec![turn("user", &words)]),
@@ -136,7 +133,11 @@ impl SessionMachine {
         } else if fresh {
             match self.session_settings.profile.history {
                 History::Turns => {
-                    let mut turns = self.transcript.turns();
+                    let said = |(role, text): (Role, String)| match role {
+                        Role::Agent => turn("model", &text),
+                        Role::Caller | Role::Tool => turn("user", &text),
+                    };
+                    let mut turns: Vec<_> = self.transcript.turns().into_iter().map(said).collect();
                     turns.push(turn("user", words::GO_ON));
                     self.answering = true;
                     self.send(connection, ClientMessage::turns(turns));

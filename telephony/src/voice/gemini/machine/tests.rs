@@ -7,11 +7,17 @@ use dikala_protocol::CallAgent;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{CloseReason, SessionEffect, SessionInput, SessionMachine};
+use super::SessionMachine;
 use crate::voice::{
     ToolOutcome, VoiceEvent, VoiceInput,
-    gemini::{setup::SessionSettings, wire::client::ClientMessage},
+    common::{CloseReason, SessionEffect, VoiceMachine},
+    gemini::{
+        setup::SessionSettings,
+        wire::{client::ClientMessage, server::ServerMessage},
+    },
 };
+
+type SessionInput = crate::voice::common::SessionInput<ServerMessage>;
 
 const STABLE: &str = "gemini-3.8-live";
 const BLOCKING: &str = "gemini-3.1-flash-live-preview";
@@ -20,7 +26,7 @@ const BLOCKING: &str = "gemini-3.1-flash-live-preview";
 struct Story {
     machine: SessionMachine,
     now: Duration,
-    done: Vec<SessionEffect>,
+    done: Vec<SessionEffect<ClientMessage>>,
 }
 
 impl Story {
@@ -134,7 +140,7 @@ impl Story {
 
     /// The messages sent on a connection, as JSON.
     fn sent(&self, on: u32) -> Vec<Value> {
-        let of = |effect: &SessionEffect| match effect {
+        let of = |effect: &SessionEffect<ClientMessage>| match effect {
             SessionEffect::Send {
                 connection,
                 message,
@@ -155,7 +161,7 @@ impl Story {
     }
 
     fn opened(&self) -> Vec<u32> {
-        let of = |effect: &SessionEffect| match effect {
+        let of = |effect: &SessionEffect<ClientMessage>| match effect {
             SessionEffect::Open { connection } => Some(*connection),
             _ => None,
         };

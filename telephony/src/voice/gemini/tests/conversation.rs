@@ -14,10 +14,14 @@ use rstest::rstest;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{Call, NEVER, milliseconds, order, publicly, said, settings, shown};
+use super::{call_with, greeted, settings};
 use crate::{
     trust::Trust,
-    voice::{VoiceEvent, VoiceInput, gemini::check},
+    voice::{
+        VoiceEvent, VoiceInput,
+        common::tests::{NEVER, milliseconds, order, publicly, said, shown},
+        gemini::check,
+    },
 };
 
 const TIME_LEFT: Duration = Duration::from_secs(20);
@@ -43,7 +47,7 @@ fn says(text: &str) -> ModelReaction {
 #[tokio::test]
 async fn the_agent_greets_answers_and_calls_functions(#[case] name: &str) {
     let model = Model::start();
-    let mut call = Call::with(settings(model.url(), name));
+    let mut call = call_with(settings(model.url(), name));
     let greeting = call
         .until("the greeting", |it| *it == VoiceEvent::TurnOver)
         .await;
@@ -85,7 +89,7 @@ async fn the_agent_greets_answers_and_calls_functions(#[case] name: &str) {
 #[tokio::test]
 async fn talk_goes_on_while_a_function_runs() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.answer([calls("check_order"), says("One moment.")]);
     call.speak(300).await;
     let id = call.wish().await;
@@ -100,7 +104,7 @@ async fn talk_goes_on_while_a_function_runs() {
 #[tokio::test]
 async fn the_caller_interrupts() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.act(Act::Begin {
         milliseconds: 20_000,
     });
@@ -116,7 +120,7 @@ async fn the_caller_interrupts() {
 #[tokio::test]
 async fn keys_and_notes_reach_the_model_as_words() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     call.say(VoiceInput::Keys("the caller pressed 4 2 #".to_owned()))
         .await;
     call.until("an answer", |it| *it == VoiceEvent::TurnOver)
@@ -140,7 +144,7 @@ async fn keys_and_notes_reach_the_model_as_words() {
 #[tokio::test]
 async fn a_goaway_costs_no_audio() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     // A busy machine may be late now and then; one round in time proves the promise.
     let mut shortest = Duration::MAX;
     for round in 1..=4 {
@@ -178,7 +182,7 @@ async fn a_goaway_costs_no_audio() {
 #[tokio::test]
 async fn a_goaway_waits_for_a_function_that_runs() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.answer([calls("check_order")]);
     call.speak(300).await;
     let id = call.wish().await;
@@ -200,7 +204,7 @@ async fn a_goaway_waits_for_a_function_that_runs() {
 #[tokio::test]
 async fn a_summary_is_said_to_nobody_else() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.answer([says("The caller wanted an order.")]);
     call.say(VoiceInput::Summarise).await;
     let since = call
@@ -222,7 +226,7 @@ async fn a_summary_is_said_to_nobody_else() {
 #[tokio::test]
 async fn a_call_that_does_not_listen_still_speaks() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     // Three minutes of speech, far more than all queues hold.
     model.act(Act::Begin {
         milliseconds: 200_000,
@@ -256,7 +260,7 @@ async fn a_call_that_does_not_listen_still_speaks() {
 #[tokio::test]
 async fn the_socket_is_closed_with_the_session() {
     let model = Model::start();
-    let call = Call::greeted(&model).await;
+    let call = greeted(&model).await;
     drop(call);
     model.wait("the end", |all| all[0].over).await;
     assert_eq!(model.broken_rules(), [""; 0]);
@@ -323,7 +327,7 @@ async fn a_model_of_ones_own_needs_no_key() {
     let mut keyless = settings(model.url(), "gemini-3.8-live");
     keyless.api_key.clear();
     check(&keyless, &publicly()).await.unwrap();
-    let mut call = Call::with(keyless);
+    let mut call = call_with(keyless);
     call.until("the greeting", |it| *it == VoiceEvent::TurnOver)
         .await;
     // With a key it is not accepted: without one, nothing is appended to the address.

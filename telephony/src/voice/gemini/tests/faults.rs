@@ -7,8 +7,11 @@ use rstest::rstest;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{Call, NEVER, order, said, settings, shown};
-use crate::voice::{VoiceEvent, VoiceInput};
+use super::{call_with, greeted, new_call, settings};
+use crate::voice::{
+    VoiceEvent, VoiceInput,
+    common::tests::{NEVER, order, said, shown},
+};
 
 fn call_of(id: &str) -> Act {
     Act::Call {
@@ -27,7 +30,7 @@ fn call_of(id: &str) -> Act {
 #[tokio::test]
 async fn a_lost_connection_is_resumed(#[case] fault: Act) {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.act(fault);
     let since = call
         .until("the resumption", |it| *it == VoiceEvent::Reconnected)
@@ -44,7 +47,7 @@ async fn a_lost_connection_is_resumed(#[case] fault: Act) {
 #[tokio::test]
 async fn nothing_that_cannot_be_read_ends_the_call() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     for fault in [
         Act::Text("{".to_owned()),
         Act::Text("null".to_owned()),
@@ -83,7 +86,7 @@ async fn nothing_that_cannot_be_read_ends_the_call() {
 #[tokio::test]
 async fn a_model_that_floods_its_call_is_read_slowly() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     let began = Instant::now();
     let ignored = json!({"unknown": "x".repeat(3 * 1024 * 1024)}).to_string();
     for is_last in [false, true] {
@@ -106,7 +109,7 @@ async fn a_model_that_floods_its_call_is_read_slowly() {
 #[tokio::test]
 async fn a_forgotten_handle_begins_anew_with_what_was_said() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     call.speak(300).await;
     assert_eq!(call.answer().await, "I heard 300 ms of voice.");
     model.act(Act::Forget);
@@ -142,7 +145,7 @@ async fn a_forgotten_handle_begins_anew_with_what_was_said() {
 async fn a_session_without_handles_goes_on_too() {
     let model = Model::start();
     model.begin([Begin::WithoutHandles]);
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.act(Act::GoAway {
         time_left: Duration::from_secs(1),
     });
@@ -159,7 +162,7 @@ async fn a_session_without_handles_goes_on_too() {
 #[tokio::test]
 async fn a_function_is_carried_out_once_however_often_the_model_asks() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.act(call_of("a"));
     assert_eq!(call.wish().await, "a");
     model.act(Act::Cut);
@@ -200,7 +203,7 @@ async fn a_function_is_carried_out_once_however_often_the_model_asks() {
 #[tokio::test]
 async fn an_outcome_that_comes_while_the_model_is_away_is_not_lost() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.act(call_of("a"));
     call.wish().await;
     // The state after the call can be resumed: the model knows of it.
@@ -232,7 +235,7 @@ async fn an_outcome_that_comes_while_the_model_is_away_is_not_lost() {
 #[tokio::test]
 async fn a_cancelled_function_is_not_answered() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.act(call_of("a"));
     call.wish().await;
     model.act(Act::Cancel { id: "a".to_owned() });
@@ -256,7 +259,7 @@ async fn a_cancelled_function_is_not_answered() {
 async fn a_beginning_that_fails_is_tried_again(#[case] begin: Begin) {
     let model = Model::start();
     model.begin([begin.clone(), begin]);
-    let mut call = Call::new(&model);
+    let mut call = new_call(&model);
     let since = call
         .until("the greeting", |it| *it == VoiceEvent::TurnOver)
         .await;
@@ -271,7 +274,7 @@ async fn a_beginning_that_fails_is_tried_again(#[case] begin: Begin) {
 async fn what_is_refused_three_times_is_lost(#[case] begin: Begin, #[case] why: &str) {
     let model = Model::start();
     model.begin(vec![begin; 3]);
-    let mut call = Call::new(&model);
+    let mut call = new_call(&model);
     let since = call
         .until("the end", |it| matches!(it, VoiceEvent::Lost(_)))
         .await;
@@ -286,7 +289,7 @@ async fn what_is_refused_three_times_is_lost(#[case] begin: Begin, #[case] why: 
 async fn a_model_that_is_silent_at_the_setup_is_lost_after_eight_seconds() {
     let model = Model::start();
     model.begin(vec![Begin::Silence; 3]);
-    let mut call = Call::new(&model);
+    let mut call = new_call(&model);
     let began = tokio::time::Instant::now();
     call.until("the end", |it| matches!(it, VoiceEvent::Lost(_)))
         .await;
@@ -296,7 +299,7 @@ async fn a_model_that_is_silent_at_the_setup_is_lost_after_eight_seconds() {
 #[tokio::test]
 async fn a_model_that_closes_again_and_again_is_resumed_each_time() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     for number in 1..=5 {
         model.act(Act::Close {
             code: 1011,
@@ -316,7 +319,7 @@ async fn a_model_that_closes_again_and_again_is_resumed_each_time() {
 async fn connections_that_bring_nothing_end_the_call() {
     let model = Model::start();
     model.begin(vec![Begin::WithoutHandles; 5]);
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.answer(vec![ModelReaction::Nothing; 5]);
     for _ in 0..3 {
         model.act(Act::Cut);
@@ -335,7 +338,7 @@ async fn connections_that_bring_nothing_end_the_call() {
 #[tokio::test]
 async fn a_resumption_whose_setup_takes_three_seconds_goes_on() {
     let model = Model::start();
-    let mut call = Call::greeted(&model).await;
+    let mut call = greeted(&model).await;
     model.begin([Begin::Slowly(Duration::from_secs(3))]);
     model.act(Act::Cut);
     call.until("the resumption", |it| *it == VoiceEvent::Reconnected)
@@ -349,7 +352,7 @@ async fn no_words_hold_the_key() {
     let model = Model::start();
     let mut bad = settings(model.url(), "gemini-3.8-live");
     bad.api_key = "a-key-that-nobody-knows".to_owned();
-    let mut call = Call::with(bad.clone());
+    let mut call = call_with(bad.clone());
     let since = call
         .until("the end", |it| matches!(it, VoiceEvent::Lost(_)))
         .await;
@@ -360,7 +363,7 @@ async fn no_words_hold_the_key() {
     );
     let mut nowhere = settings("ws://127.0.0.1:9/x".to_owned(), "gemini-3.8-live");
     nowhere.api_key = KEY.to_owned();
-    let mut call = Call::with(nowhere);
+    let mut call = call_with(nowhere);
     let since = call
         .until("the end", |it| matches!(it, VoiceEvent::Lost(_)))
         .await;
@@ -371,7 +374,7 @@ async fn no_words_hold_the_key() {
 async fn a_silent_model_is_no_fault() {
     let model = Model::start();
     model.answer([ModelReaction::Nothing]);
-    let mut call = Call::new(&model);
+    let mut call = new_call(&model);
     call.until("the beginning", |it| *it == VoiceEvent::Ready)
         .await;
     call.audio(5_000, 0).await;

@@ -5,21 +5,12 @@ mod faults;
 mod real;
 mod silence;
 
-use std::time::Duration;
-
-use dikala_protocol::CallAgent;
-use dikala_testkit::{
-    PATIENCE,
-    gemini::{self, KEY},
-};
-use serde_json::{Value, json};
-use tokio::time::timeout;
+use dikala_testkit::gemini::{FakeGemini, KEY};
 
 use super::{GeminiProvider, MODEL};
 use crate::{
     settings::{self, Prices},
-    trust::Trust,
-    voice::{Provider, ToolOutcome, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup},
+    voice::common::tests::{Call, publicly},
 };
 
 fn settings(url: String, model: &str) -> settings::GeminiSettings {
@@ -37,146 +28,17 @@ fn settings(url: String, model: &str) -> settings::GeminiSettings {
     }
 }
 
-fn agent() -> CallAgent {
-    serde_json::from_value(json!({"id": "agent_1", "name": "Ayu", "systemPrompt": "You answer for Kopi Senja.", "voiceId": "Kore",
-        "greetingText": "Kopi Senja, selamat pagi!", "language": "id", "maxCallDurationMinutes": 10,
-        "escalationNumber": "+622150009999", "tools": ["end_call", "transfer_to_human"],
-        "functions": [{"name": "check_order", "description": "Looks an order up.", "parameters":
-            {"type": "object", "properties": {"orderId": {"type": "string"}}, "required": ["orderId"]}}]}))
-    .unwrap()
+fn call_with(settings: settings::GeminiSettings) -> Call {
+    Call::with(&GeminiProvider::new(settings, publicly(), true))
 }
 
-/// The public authorities alone.
-fn publicly() -> Trust {
-    Trust::new(None).unwrap()
+fn new_call(model: &FakeGemini) -> Call {
+    call_with(settings(model.url(), MODEL))
 }
 
-/// A call with the fake, and what it has heard so far.
-struct Call {
-    session: VoiceSession,
-    heard: Vec<VoiceEvent>,
+/// A call after its greeting.
+async fn greeted(model: &FakeGemini) -> Call {
+    let mut call = new_call(model);
+    call.until_turn_over("the greeting").await;
+    call
 }
-
-impl Call {
-    fn new(model: &gemini::FakeGemini) -> Self {
-        Self::with(settings(model.url(), MODEL))
-    }
-
-    fn with(settings: settings::GeminiSettings) -> Self {
-        let setup = VoiceSetup {
-            call_id: "call_test".to_owned(),
-            agent: agent(),
-        };
-        Self {
-            session: GeminiProvider::new(settings, publicly(), true).open(setup),
-            heard: Vec::new(),
-        }
-    }
-
-    /// A call after its greeting.
-    async fn greeted(model: &gemini::FakeGemini) -> Self {
-        let mut call = Self::new(model);
-        call.until("the greeting", |it| *it == VoiceEvent::TurnOver)
-            .await;
-        call
-    }
-
-    /// Listens until a message matches, and returns the messages since the last call.
-    async fn until(&mut self, what: &str, wanted: impl Fn(&VoiceEvent) -> bool) -> Vec<VoiceEvent> {
-        let listening = async {
-            let mut since = Vec::new();
-            loop {
-                let Some(heard) = self.session.heard.recv().await else {
-                    panic!("the session ended after {:?}", shown(&self.heard));
-                };
-                self.heard.push(heard.clone());
-                since.push(heard.clone());
-                if wanted(&heard) {
-                    return since;
-                }
-            }
-        };
-        match timeout(PATIENCE, listening).await {
-            Ok(since) => since,
-            Err(_) => panic!("no {what}; there was {:?}", shown(&self.heard)),
-        }
-    }
-
-    /// The next turn with words. A caller who speaks into the greeting ends it, and its turn has none.
-    async fn answer(&mut self) -> String {
-        loop {
-            let since = self
-                .until("an answer", |it| *it == VoiceEvent::TurnOver)
-                .await;
-            let words = said(&since);
-            if !words.is_empty() {
-                return words;
-            }
-        }
-    }
-
-    async fn say(&self, spoken: VoiceInput) {
-        self.session.spoken.send(spoken).await.unwrap();
-    }
-
-    /// Sends this much audio of constant level, as fast as it is accepted.
-    async fn audio(&self, milliseconds: u64, sample: i16) {
-        for _ in 0..milliseconds / 20 {
-            self.say(VoiceInput::Audio(vec![sample; 320])).await;
-        }
-    }
-
-    /// Speaks, with the silence that ends a turn.
-    async fn speak(&self, milliseconds: u64) {
-        self.audio(milliseconds, 3_000).await;
-        self.audio(300, 0).await;
-    }
-
-    async fn outcome(&self, id: &str, output: Value) {
-        let outcome = ToolOutcome::success(output);
-        let id = id.to_owned();
-        self.say(VoiceInput::ToolOutcome { id, outcome }).await;
-    }
-
-    /// The id of the next tool call.
-    async fn wish(&mut self) -> String {
-        let since = self
-            .until("a wish", |it| matches!(it, VoiceEvent::Tool { .. }))
-            .await;
-        match since.last() {
-            Some(VoiceEvent::Tool { id, .. }) => id.clone(),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-/// Messages without their samples.
-fn shown(heard: &[VoiceEvent]) -> Vec<String> {
-    let show = |one: &VoiceEvent| match one {
-        VoiceEvent::Audio(samples) => format!("Audio({})", samples.len()),
-        other => format!("{other:?}"),
-    };
-    heard.iter().map(show).collect()
-}
-
-fn said(heard: &[VoiceEvent]) -> String {
-    let piece = |one: &VoiceEvent| match one {
-        VoiceEvent::AgentSaid(piece) => Some(piece.clone()),
-        _ => None,
-    };
-    heard.iter().filter_map(piece).collect()
-}
-
-fn milliseconds(heard: &[VoiceEvent]) -> usize {
-    let of = |one: &VoiceEvent| match one {
-        VoiceEvent::Audio(samples) => samples.len() / 24,
-        _ => 0,
-    };
-    heard.iter().map(of).sum()
-}
-
-fn order(number: &str) -> Value {
-    json!({"orderId": number})
-}
-
-const NEVER: Duration = Duration::from_millis(300);

@@ -15,12 +15,16 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::{accept_async, tungstenite::Message};
 
-use super::{Call, milliseconds, publicly, said, settings, shown};
+use super::{call_with, settings};
 use crate::{
     settings::GeminiSettings,
     voice::{
         VoiceEvent, VoiceInput,
-        gemini::{MODEL, URL, check, socket::connect},
+        common::{
+            connect,
+            tests::{milliseconds, publicly, said, shown},
+        },
+        gemini::{MODEL, URL, check, endpoint},
     },
 };
 
@@ -59,7 +63,9 @@ async fn recorded(settings: GeminiSettings, file: PathBuf) -> GeminiSettings {
 
 async fn relay(stream: TcpStream, settings: Arc<GeminiSettings>, file: Arc<PathBuf>) {
     let mut near = accept_async(stream).await.unwrap();
-    let mut far = connect(&settings, &publicly(), None).await.unwrap();
+    let mut far = connect(&endpoint(&settings), &publicly(), None)
+        .await
+        .unwrap();
     loop {
         let passed = tokio::select! {
             Some(Ok(message)) = near.next() => {
@@ -124,7 +130,7 @@ fn redacted(message: Value) -> Value {
 
 /// A greeting, a function call, and the answer.
 async fn converse(settings: GeminiSettings) {
-    let mut call = Call::with(settings);
+    let mut call = call_with(settings);
     let greeting = call
         .until("the greeting", |it| *it == VoiceEvent::TurnOver)
         .await;

@@ -12,8 +12,11 @@ use tokio::{
     sync::watch,
 };
 
-use super::{Call, MODEL, settings, shown};
-use crate::voice::VoiceEvent;
+use super::{MODEL, call_with, settings};
+use crate::voice::{
+    VoiceEvent,
+    common::tests::{Call, shown},
+};
 
 /// A proxy between call and model. When it falls silent, it cuts the model's side of the current connections, and keeps and reads
 /// the call's side. New connections work unless it is dark.
@@ -53,7 +56,7 @@ impl Line {
 
 /// A call over the line whose model has answered.
 async fn in_talk(line: &Line) -> Call {
-    let mut call = Call::with(settings(line.url(), MODEL));
+    let mut call = call_with(settings(line.url(), MODEL));
     call.until("the greeting", |it| *it == VoiceEvent::TurnOver)
         .await;
     call.speak(300).await;

@@ -4,19 +4,11 @@ use dikala_entities::foreign_json;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// Limit for objects, lists and elements in one message. In memory each takes far more than its few bytes of text. The longest
-/// legitimate message is speech, which is one string.
-const PIECES_MOST: usize = 10_000;
+use crate::voice::common::{null_is_empty, read_message};
 
-/// Parses a message. `None` if it is no JSON, or has more elements than any legitimate message.
+/// Parses a message. `None` if it is unreadable.
 pub(in crate::voice::gemini) fn read(bytes: &[u8]) -> Option<ServerMessage> {
-    let pieces = bytes
-        .iter()
-        .filter(|byte| matches!(byte, b',' | b'{' | b'['));
-    if pieces.count() > PIECES_MOST {
-        return None;
-    }
-    serde_json::from_slice(bytes).ok()
+    read_message(bytes)
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -171,14 +163,6 @@ fn arguments<'de, D: Deserializer<'de>>(from: D) -> Result<Map<String, Value>, D
 /// True for anything but null: `setupComplete` is an empty object.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::<serde::de::IgnoredAny>::deserialize(deserializer)?.is_some())
-}
-
-fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::super::wire::server::ModelFunctionCall;
-use crate::voice::ToolOutcome;
+use crate::voice::{ToolOutcome, VoiceEvent};
 
 /// The longest time without audio for a model that waits for a function.
 const GATED: Duration = Duration::from_secs(10);
@@ -23,18 +22,43 @@ const BYTES_MOST: usize = 1024 * 1024;
 const ID_MOST: usize = 64;
 /// Ids that are remembered as used; afterwards ids are numbered.
 const IDS_MOST: usize = 1024;
+/// Bytes of a tool call's name and arguments. The service accepts no more arguments.
+const TOOL_BYTES_MOST: usize = 64 * 1024;
+/// The longest id of a tool call, in bytes.
+const TOOL_ID_BYTES_MOST: usize = 1024;
+/// Tool calls that a model may make at once.
+const TOOLS_AT_ONCE: u32 = 32;
+/// The time for each further tool call.
+const TOOL_EVERY: Duration = Duration::from_millis(200);
 
-/// A tool call of the model.
-#[derive(Debug)]
-pub(super) struct ToolRequest {
-    pub id: String,
+/// A tool call as the model requests it.
+#[derive(Debug, Clone, Default)]
+pub(in crate::voice) struct RequestedCall {
+    pub id: Option<String>,
     pub name: String,
+    pub arguments: Map<String, Value>,
+}
+
+/// A request that is no legitimate one.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::voice) enum RequestFault {
+    /// The id is too long to be repeated in an answer.
+    Unreadable,
+    /// The model calls functions without a pause.
+    TooMany,
+}
+
+/// A tool call that is remembered.
+#[derive(Debug)]
+struct ToolRequest {
+    id: String,
+    name: String,
     /// As JSON, which takes less memory than the values.
-    pub arguments: String,
+    arguments: String,
     /// The session of the first request.
-    pub session: u32,
+    session: u32,
     /// The time of the first request.
-    pub since: Duration,
+    since: Duration,
     /// The connection of the last request.
     connection: u32,
     wires: Vec<Wire>,
@@ -60,7 +84,7 @@ struct Outcome {
 
 /// The meaning of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum RequestMeaning {
+enum RequestMeaning {
     /// A new call, to be carried out under this id.
     New(String),
     /// A repeated call: its outcome is known, or under way.
@@ -71,7 +95,7 @@ pub(super) enum RequestMeaning {
 
 /// An outcome on its way to the model.
 #[derive(Debug, PartialEq)]
-pub(super) struct ToolAnswer {
+pub(in crate::voice) struct ToolAnswer {
     pub name: String,
     pub arguments: String,
     pub outcome: ToolOutcome,
@@ -79,7 +103,7 @@ pub(super) struct ToolAnswer {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum AnswerTarget {
+pub(in crate::voice) enum AnswerTarget {
     /// Requested on this connection, by this id.
     Here(Option<String>),
     /// Requested on an earlier connection.
@@ -91,17 +115,65 @@ pub(super) enum AnswerTarget {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct ToolCalls {
+pub(in crate::voice) struct ToolCalls {
     asks: Vec<ToolRequest>,
     ids: HashSet<String>,
     made: u64,
+    /// The end of the time that past requests have used up of their rate.
+    paid_until: Duration,
 }
 
 impl ToolCalls {
-    /// Handles a request of the model.
-    pub(super) fn asked(
+    /// Handles a request of the model. Returns the call's event if it is a new one.
+    pub(in crate::voice) fn request(
         &mut self,
-        call: ModelFunctionCall,
+        mut call: RequestedCall,
+        connection: u32,
+        session: u32,
+        now: Duration,
+    ) -> Result<Option<VoiceEvent>, RequestFault> {
+        let id = call.id.as_ref();
+        if id.is_some_and(|id| id.len() > TOOL_ID_BYTES_MOST) {
+            return Err(RequestFault::Unreadable);
+        }
+        if !self.admit(now) {
+            return Err(RequestFault::TooMany);
+        }
+        let arguments = Value::Object(call.arguments.clone()).to_string();
+        let is_too_large = call.name.len() + arguments.len() > TOOL_BYTES_MOST;
+        if is_too_large {
+            call.name = call.name.chars().take(64).collect();
+            call.arguments.clear();
+        }
+        let (name, arguments) = (call.name.clone(), call.arguments.clone());
+        Ok(match self.asked(call, connection, session, now) {
+            RequestMeaning::New(id) if is_too_large => {
+                let outcome = ToolOutcome::failure("too_large", "Arguments have at most 64 KiB.");
+                self.came(&id, outcome, now);
+                None
+            }
+            RequestMeaning::New(id) => Some(VoiceEvent::Tool {
+                id,
+                name,
+                arguments,
+            }),
+            RequestMeaning::Again | RequestMeaning::Repeat => None,
+        })
+    }
+
+    /// A token bucket over all connections of the session: a model that is answered at once could call for ever.
+    fn admit(&mut self, now: Duration) -> bool {
+        let next = self.paid_until.max(now) + TOOL_EVERY;
+        let is_admitted = next <= now + TOOL_EVERY * TOOLS_AT_ONCE;
+        if is_admitted {
+            self.paid_until = next;
+        }
+        is_admitted
+    }
+
+    fn asked(
+        &mut self,
+        call: RequestedCall,
         connection: u32,
         session: u32,
         now: Duration,
@@ -115,7 +187,7 @@ impl ToolCalls {
         if wire.id.is_some() && self.has(connection, wire.id.as_deref()) {
             return RequestMeaning::Repeat;
         }
-        let arguments = Value::Object(call.args).to_string();
+        let arguments = Value::Object(call.arguments).to_string();
         let again = self.asks.iter_mut().rev().find(|ask| {
             let kept = ask.outcome.as_ref().is_none_or(|it| now - it.at <= KEPT);
             ask.name == call.name
@@ -152,7 +224,7 @@ impl ToolCalls {
     }
 
     /// Bytes of the remembered ids, names, arguments and outcomes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::voice) fn bytes(&self) -> usize {
         let outcome = |ask: &ToolRequest| {
             let outcome = ask.outcome.as_ref();
             outcome.map_or(0, |outcome| outcome.given.text().len())
@@ -186,7 +258,7 @@ impl ToolCalls {
     }
 
     /// Stores an outcome. False if nothing waits for it.
-    pub(super) fn came(&mut self, id: &str, outcome: ToolOutcome, now: Duration) -> bool {
+    pub(in crate::voice) fn came(&mut self, id: &str, outcome: ToolOutcome, now: Duration) -> bool {
         let open = |ask: &&mut ToolRequest| ask.id == id && ask.outcome.is_none();
         let Some(ask) = self.asks.iter_mut().find(open) else {
             return false;
@@ -199,7 +271,7 @@ impl ToolCalls {
     }
 
     /// Cancels calls. Returns the ids by which the call's task knows them.
-    pub(super) fn cancel(&mut self, ids: &[String], connection: u32) -> Vec<String> {
+    pub(in crate::voice) fn cancel(&mut self, ids: &[String], connection: u32) -> Vec<String> {
         let mut cancelled = Vec::new();
         for ask in &mut self.asks {
             let meant = |wire: &&mut Wire| {
@@ -221,7 +293,7 @@ impl ToolCalls {
     }
 
     /// Takes the outcomes that can be sent on this connection and were not sent yet.
-    pub(super) fn answers(&mut self, connection: u32) -> Vec<ToolAnswer> {
+    pub(in crate::voice) fn answers(&mut self, connection: u32) -> Vec<ToolAnswer> {
         let mut answers = Vec::new();
         for ask in &mut self.asks {
             let Some(outcome) = ask.outcome.as_ref().filter(|_| !ask.delivered) else {
@@ -258,7 +330,7 @@ impl ToolCalls {
     }
 
     /// Until when a model that waits for functions may get no realtime input.
-    pub(super) fn gated_until(&self, connection: u32, now: Duration) -> Option<Duration> {
+    pub(in crate::voice) fn gated_until(&self, connection: u32, now: Duration) -> Option<Duration> {
         let wires = self.asks.iter().flat_map(|ask| &ask.wires);
         wires
             .filter(|wire| wire.open && wire.connection == connection)
@@ -268,7 +340,7 @@ impl ToolCalls {
     }
 
     /// The model waits for an outcome on this connection.
-    pub(super) fn open(&self, connection: u32) -> bool {
+    pub(in crate::voice) fn open(&self, connection: u32) -> bool {
         let mut wires = self.asks.iter().flat_map(|ask| &ask.wires);
         wires.any(|wire| wire.open && wire.connection == connection)
     }
@@ -280,11 +352,14 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{AnswerTarget, ModelFunctionCall, RequestMeaning, ToolCalls, ToolOutcome};
+    use super::{AnswerTarget, RequestMeaning, RequestedCall, ToolCalls, ToolOutcome};
 
-    fn call(id: &str, order: &str) -> ModelFunctionCall {
-        serde_json::from_value(json!({"id": id, "name": "check_order", "args": {"orderId": order}}))
-            .unwrap()
+    fn call(id: &str, order: &str) -> RequestedCall {
+        RequestedCall {
+            id: Some(id.to_owned()),
+            name: "check_order".to_owned(),
+            arguments: serde_json::from_value(json!({"orderId": order})).unwrap(),
+        }
     }
 
     fn outcome() -> ToolOutcome {

@@ -1,14 +1,41 @@
 //! Texts for the model. They are in English; text to be spoken is in the agent's own language.
 
-use serde_json::json;
+use std::collections::VecDeque;
 
 use dikala_protocol::{CallAgent, FunctionDeclaration};
+use serde_json::json;
 
 /// The longest outcome of a function inside a text.
 const ANSWER_MOST: usize = 4_000;
+/// Texts for the model that wait for a connection; beyond this the oldest are dropped.
+const WAITING_MOST: usize = 32;
+
+/// Texts that wait for a connection to the model.
+#[derive(Debug, Default)]
+pub(in crate::voice) struct WaitingWords {
+    texts: VecDeque<String>,
+}
+
+impl WaitingWords {
+    pub(in crate::voice) fn push(&mut self, text: String) {
+        if self.texts.len() == WAITING_MOST {
+            self.texts.pop_front();
+        }
+        self.texts.push_back(text);
+    }
+
+    /// Lets a text go first.
+    pub(in crate::voice) fn push_front(&mut self, text: String) {
+        self.texts.push_front(text);
+    }
+
+    pub(in crate::voice) fn pop(&mut self) -> Option<String> {
+        self.texts.pop_front()
+    }
+}
 
 /// The agent's instruction; `before` is the record of a lost session.
-pub(super) fn instruction(agent: &CallAgent, before: &str) -> String {
+pub(in crate::voice) fn instruction(agent: &CallAgent, before: &str) -> String {
     let mut text = format!(
         "{}\n\nYou speak with a caller on the telephone. Speak the language with the code \"{}\" unless the caller asks for another. \
          Text that reaches you in square brackets comes from the telephone system and not from the caller: obey it and do not read it out. \
@@ -26,7 +53,7 @@ pub(super) fn instruction(agent: &CallAgent, before: &str) -> String {
 }
 
 /// Makes the agent speak first.
-pub(super) fn greeting(agent: &CallAgent) -> String {
+pub(in crate::voice) fn greeting(agent: &CallAgent) -> String {
     match agent.greeting_text.as_deref().map(str::trim) {
         Some(greeting) if !greeting.is_empty() => format!(
             "[The call has just been answered. Greet the caller with exactly these words and then wait for an answer: {greeting}]"
@@ -36,20 +63,20 @@ pub(super) fn greeting(agent: &CallAgent) -> String {
 }
 
 /// For a session that could not be resumed.
-pub(super) const GO_ON: &str = "[The line to you was interrupted for a moment, and the last words may be lost. Do not greet again. \
+pub(in crate::voice) const GO_ON: &str = "[The line to you was interrupted for a moment, and the last words may be lost. Do not greet again. \
      Excuse the interruption in a few words and go on where the conversation stopped.]";
 
 /// Requests a summary.
-pub(super) const SUMMARISE: &str = "[The call is over and the caller does not hear you any more. Say in at most three sentences what the \
+pub(in crate::voice) const SUMMARISE: &str = "[The call is over and the caller does not hear you any more. Say in at most three sentences what the \
      caller wanted and what came of it. Say nothing else and call no function.]";
 
 /// A note of the telephone system.
-pub(super) fn note(text: &str) -> String {
+pub(in crate::voice) fn note(text: &str) -> String {
     format!("[{text}]")
 }
 
 /// A function's outcome for a model that no longer knows of its call.
-pub(super) fn late_answer(name: &str, arguments: &str, outcome: &str) -> String {
+pub(in crate::voice) fn late_answer(name: &str, arguments: &str, outcome: &str) -> String {
     format!(
         "[{} Tell the caller what matters of it; do not call the function again for this.]",
         answered(name, arguments, outcome)
@@ -57,7 +84,7 @@ pub(super) fn late_answer(name: &str, arguments: &str, outcome: &str) -> String 
 }
 
 /// A function and its outcome, as part of a text.
-pub(super) fn answered(name: &str, arguments: &str, outcome: &str) -> String {
+pub(in crate::voice) fn answered(name: &str, arguments: &str, outcome: &str) -> String {
     format!(
         "The function {name}, called with {}, has answered: {}.",
         cut(arguments),
@@ -69,8 +96,17 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(ANSWER_MOST)]
 }
 
+/// The functions that the agent may call: the enabled built-in tools, and its own. A transfer needs somebody to transfer to.
+pub(in crate::voice) fn declarations(agent: &CallAgent) -> Vec<FunctionDeclaration> {
+    let can =
+        |name: &&String| name.as_str() != "transfer_to_human" || agent.escalation_number.is_some();
+    let built_in = agent.tools.iter().filter(can);
+    let built_in = built_in.filter_map(|name| built_in_tool(name));
+    built_in.chain(agent.functions.iter().cloned()).collect()
+}
+
 /// The declaration of a built-in tool.
-pub(super) fn built_in(name: &str) -> Option<FunctionDeclaration> {
+fn built_in_tool(name: &str) -> Option<FunctionDeclaration> {
     let description = match name {
         "end_call" => {
             "Hangs up. Call it when the conversation is over, after you have said goodbye."

@@ -12,14 +12,14 @@ use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until, timeout},
 };
-use tokio_tungstenite::tungstenite::{self, Bytes, Message, protocol::CloseFrame};
-use url::Url;
-
-use super::{
-    machine::{CloseReason, SessionInput},
-    wire::server,
+use tokio_tungstenite::tungstenite::{
+    self, Bytes, Message,
+    http::{HeaderName, HeaderValue},
+    protocol::CloseFrame,
 };
-use crate::{settings, trust::Trust};
+
+use super::exchange::{CloseReason, SessionInput, VoiceMachine};
+use crate::trust::Trust;
 
 /// A second of the agent's audio is 64 KB as text; no legitimate message is this long.
 const MESSAGE_MOST: usize = 4 * 1024 * 1024;
@@ -32,16 +32,26 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Time limit for the answer: over a line with a round trip of 300 ms it may be lost twice (RFC 6298).
 const ANSWER: Duration = Duration::from_secs(2);
 
+/// The address of a service. It is never logged, because it may contain the key.
+pub(in crate::voice) struct Endpoint {
+    /// The setting that has the address.
+    pub setting: &'static str,
+    pub url: String,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The API key, or nothing; it is removed from the service's words.
+    pub key: String,
+}
+
 /// Opens the socket, and carries messages until either side ends it. Dropping the sender of `outgoing` closes it.
-pub(super) async fn carry(
+pub(super) async fn carry<V: VoiceMachine>(
     connection: u32,
-    settings: Arc<settings::GeminiSettings>,
+    endpoint: Arc<Endpoint>,
     trust: Trust,
     budget: Arc<ReadBudget>,
     mut outgoing: mpsc::Receiver<String>,
-    events: mpsc::Sender<SessionInput>,
+    events: mpsc::Sender<SessionInput<V::Received>>,
 ) {
-    let why = match connect(&settings, &trust, Some(budget.clone())).await {
+    let why = match connect(&endpoint, &trust, Some(budget.clone())).await {
         Err(why) => why,
         Ok(socket) => {
             if events
@@ -54,8 +64,8 @@ pub(super) async fn carry(
             let watch = SilenceWatch::new(socket.get_ref().heard(), QUIET, ANSWER);
             let (mut sink, mut stream) = socket.split();
             let (pings, mut due) = mpsc::channel(1);
-            let key = &settings.api_key;
-            let reading = read(
+            let key = &endpoint.key;
+            let reading = read::<V>(
                 connection,
                 &mut stream,
                 &events,
@@ -82,42 +92,34 @@ pub(super) async fn carry(
     let _ = events.send(SessionInput::Closed { connection, why }).await;
 }
 
-/// Opens the socket. The address with the API key does not leave this function.
-pub(super) async fn connect(
-    settings: &settings::GeminiSettings,
+/// Opens the socket.
+pub(in crate::voice) async fn connect(
+    endpoint: &Endpoint,
     trust: &Trust,
     budget: Option<Arc<ReadBudget>>,
 ) -> Result<ClientSocket, CloseReason> {
-    let mut url = Url::parse(&settings.url).map_err(|_| CloseReason {
-        refused: true,
-        words: "telephony.gemini.url is no address; it begins with ws:// or wss://".to_owned(),
-    })?;
-    if !settings.api_key.is_empty() {
-        url.query_pairs_mut().append_pair("key", &settings.api_key);
-    }
-    let headers = Vec::new();
-    dial(
-        url.as_str(),
-        &trust.connector(),
-        headers,
-        MESSAGE_MOST,
-        budget,
-    )
-    .await
-    .map_err(|error| CloseReason {
+    let (headers, connector) = (endpoint.headers.clone(), trust.connector());
+    let dialled = dial(&endpoint.url, &connector, headers, MESSAGE_MOST, budget);
+    dialled.await.map_err(|error| CloseReason {
         refused: match error {
             SocketError::Status(status) => (400..500).contains(&status) && status != 429,
             SocketError::Address => true,
             _ => false,
         },
-        words: shown(&error.to_string(), &settings.api_key),
+        words: match error {
+            SocketError::Address => format!(
+                "{} is no address; it begins with ws:// or wss://",
+                endpoint.setting
+            ),
+            error => shown(&error.to_string(), &endpoint.key),
+        },
     })
 }
 
-async fn read(
+async fn read<V: VoiceMachine>(
     connection: u32,
     stream: &mut (impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin),
-    events: &mpsc::Sender<SessionInput>,
+    events: &mpsc::Sender<SessionInput<V::Received>>,
     key: &str,
     budget: &ReadBudget,
     (mut watch, pings): (SilenceWatch, mpsc::Sender<()>),
@@ -140,9 +142,9 @@ async fn read(
         };
         budget.spend_message(Instant::now());
         let input = match message {
-            // The service sends its JSON in binary frames.
-            Some(Ok(Message::Text(text))) => parse(connection, text.as_bytes()),
-            Some(Ok(Message::Binary(bytes))) => parse(connection, &bytes),
+            // Google sends its JSON in binary frames.
+            Some(Ok(Message::Text(text))) => parse::<V>(connection, text.as_bytes()),
+            Some(Ok(Message::Binary(bytes))) => parse::<V>(connection, &bytes),
             Some(Ok(Message::Close(frame))) => return closed(frame, key),
             Some(Ok(Message::Pong(_))) => {
                 watch.answered();
@@ -161,8 +163,8 @@ async fn read(
     }
 }
 
-fn parse(connection: u32, bytes: &[u8]) -> SessionInput {
-    match server::read(bytes) {
+fn parse<V: VoiceMachine>(connection: u32, bytes: &[u8]) -> SessionInput<V::Received> {
+    match V::read(bytes) {
         Some(message) => SessionInput::Message {
             connection,
             message: Box::new(message),
@@ -198,7 +200,7 @@ async fn write(
 }
 
 /// The service's reason; 1007 and 1008 reject what was sent.
-pub(super) fn closed(frame: Option<CloseFrame>, key: &str) -> CloseReason {
+pub(in crate::voice) fn closed(frame: Option<CloseFrame>, key: &str) -> CloseReason {
     let Some(frame) = frame else {
         return gone("the service closed the connection");
     };
@@ -238,7 +240,7 @@ pub(super) fn gone(words: &str) -> CloseReason {
     }
 }
 
-pub(super) fn broken(error: &tungstenite::Error) -> String {
+pub(in crate::voice) fn broken(error: &tungstenite::Error) -> String {
     match error {
         tungstenite::Error::Io(error) => format!("the connection broke ({})", error.kind()),
         tungstenite::Error::Capacity(_) => "it sent a message that is too long".to_owned(),

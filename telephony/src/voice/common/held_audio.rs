@@ -10,12 +10,12 @@ const MOST: usize = CALLER_RATE as usize * 3;
 const STEP: usize = CALLER_RATE as usize / 25;
 
 #[derive(Debug, Default)]
-pub(super) struct HeldAudio {
+pub(in crate::voice) struct HeldAudio {
     samples: VecDeque<i16>,
 }
 
 impl HeldAudio {
-    pub(super) fn push(&mut self, samples: &[i16]) {
+    pub(in crate::voice) fn push(&mut self, samples: &[i16]) {
         let samples = &samples[samples.len().saturating_sub(MOST)..];
         let beyond = (self.samples.len() + samples.len()).saturating_sub(MOST);
         self.samples.drain(..beyond);
@@ -23,14 +23,14 @@ impl HeldAudio {
     }
 
     /// Takes everything, in steps, oldest first.
-    pub(super) fn take(&mut self) -> Vec<Vec<i16>> {
+    pub(in crate::voice) fn take(&mut self) -> Vec<Vec<i16>> {
         let samples: Vec<i16> = std::mem::take(&mut self.samples).into();
         steps(&samples)
     }
 }
 
 /// Splits audio into pieces that fit into a message.
-pub(super) fn steps(samples: &[i16]) -> Vec<Vec<i16>> {
+pub(in crate::voice) fn steps(samples: &[i16]) -> Vec<Vec<i16>> {
     samples.chunks(STEP).map(<[i16]>::to_vec).collect()
 }
 

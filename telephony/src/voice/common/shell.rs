@@ -13,14 +13,18 @@ use tokio::{
 };
 
 use super::{
-    machine::{SessionEffect, SessionInput, SessionMachine},
-    socket::{carry, gone},
+    exchange::{SessionEffect, SessionInput, VoiceMachine},
+    socket::{Endpoint, carry, gone},
 };
 use crate::{
-    settings,
     trust::Trust,
-    voice::{VoiceEvent, VoiceInput},
+    voice::{VoiceEvent, VoiceInput, VoiceSession},
 };
+
+/// Messages from the call that wait for the session: 5 s of audio.
+const SPOKEN_MOST: usize = 256;
+/// Messages to the call that wait: less than a second. The session itself holds back the rest.
+const HEARD_MOST: usize = 8;
 
 /// Messages that wait to be written: 10 s of the caller. A service that is further behind counts as gone.
 const OUTGOING_MOST: usize = 512;
@@ -29,14 +33,14 @@ const EVENTS_MOST: usize = 1;
 /// A deadline in place of none.
 const LATER: Duration = Duration::from_secs(3600);
 
-struct Session {
-    machine: SessionMachine,
-    settings: Arc<settings::GeminiSettings>,
+struct Session<V: VoiceMachine> {
+    machine: V,
+    endpoint: Arc<Endpoint>,
     trust: Trust,
     call_id: String,
     began: Instant,
     sockets: HashMap<u32, mpsc::Sender<String>>,
-    events: mpsc::Sender<SessionInput>,
+    events: mpsc::Sender<SessionInput<V::Received>>,
     budget: Arc<ReadBudget>,
     /// The newest connection with unreadable messages, which are logged once.
     unreadable: Option<u32>,
@@ -44,10 +48,23 @@ struct Session {
     unheard: VecDeque<VoiceEvent>,
 }
 
-/// Runs a session until the call or the voice ends it.
-pub(super) async fn run(
-    machine: SessionMachine,
-    settings: Arc<settings::GeminiSettings>,
+/// Starts a session, which runs until the call or the voice ends it. Needs a tokio runtime.
+pub(in crate::voice) fn open<V: VoiceMachine>(
+    machine: V,
+    endpoint: Arc<Endpoint>,
+    trust: Trust,
+    call_id: String,
+) -> VoiceSession {
+    let (spoken, from_call) = mpsc::channel(SPOKEN_MOST);
+    let (to_call, heard) = mpsc::channel(HEARD_MOST);
+    let running = run(machine, endpoint, trust, call_id, from_call, to_call);
+    tokio::spawn(running);
+    VoiceSession { spoken, heard }
+}
+
+async fn run<V: VoiceMachine>(
+    machine: V,
+    endpoint: Arc<Endpoint>,
     trust: Trust,
     call_id: String,
     mut spoken: mpsc::Receiver<VoiceInput>,
@@ -56,7 +73,7 @@ pub(super) async fn run(
     let (events, mut came) = mpsc::channel(EVENTS_MOST);
     let mut session = Session {
         machine,
-        settings,
+        endpoint,
         trust,
         call_id,
         began: Instant::now(),
@@ -87,8 +104,8 @@ pub(super) async fn run(
     }
 }
 
-impl Session {
-    fn take(&mut self, input: SessionInput) {
+impl<V: VoiceMachine> Session<V> {
+    fn take(&mut self, input: SessionInput<V::Received>) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             self.log(&input);
@@ -104,14 +121,16 @@ impl Session {
     }
 
     /// Returns a connection whose queue is full.
-    fn carry_out(&mut self, effect: SessionEffect) -> Option<u32> {
+    fn carry_out(&mut self, effect: SessionEffect<V::Sent>) -> Option<u32> {
         match effect {
             SessionEffect::Open { connection } => {
                 let (socket, outgoing) = mpsc::channel(OUTGOING_MOST);
                 self.sockets.insert(connection, socket);
-                let (settings, trust) = (self.settings.clone(), self.trust.clone());
+                let (endpoint, trust) = (self.endpoint.clone(), self.trust.clone());
                 let (budget, events) = (self.budget.clone(), self.events.clone());
-                tokio::spawn(carry(connection, settings, trust, budget, outgoing, events));
+                tokio::spawn(carry::<V>(
+                    connection, endpoint, trust, budget, outgoing, events,
+                ));
             }
             SessionEffect::Send {
                 connection,
@@ -146,7 +165,7 @@ impl Session {
     }
 
     /// The content of messages is not logged: it is what people say.
-    fn log(&mut self, input: &SessionInput) {
+    fn log(&mut self, input: &SessionInput<V::Received>) {
         let call_id = &self.call_id;
         match input {
             SessionInput::Closed { connection, why } => {

@@ -2,15 +2,11 @@
 
 use std::collections::VecDeque;
 
-use serde_json::Value;
-
-use super::super::wire::client::turn;
-
 /// Characters that are kept; the oldest turns are dropped first.
 const MOST: usize = 12_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(in crate::voice) enum Role {
     Caller,
     Agent,
     /// A function and its outcome.
@@ -24,7 +20,7 @@ struct Turn {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct ConversationRecord {
+pub(in crate::voice) struct ConversationRecord {
     turns: VecDeque<Turn>,
     length: usize,
     /// The agent's turn is not over: the caller's pieces that come now belong before it.
@@ -33,7 +29,7 @@ pub(super) struct ConversationRecord {
 
 impl ConversationRecord {
     /// Appends a piece to its turn.
-    pub(super) fn add(&mut self, role: Role, piece: &str) {
+    pub(in crate::voice) fn add(&mut self, role: Role, piece: &str) {
         let of = match (role, self.turns.len()) {
             (Role::Caller, length) if self.answering && length >= 2 => length - 2,
             (_, length) => length.saturating_sub(1),
@@ -61,22 +57,21 @@ impl ConversationRecord {
     }
 
     /// The agent's turn has ended, or was interrupted.
-    pub(super) fn turn_over(&mut self) {
+    pub(in crate::voice) fn turn_over(&mut self) {
         self.answering = false;
     }
 
-    /// The turns as `clientContent`.
-    pub(super) fn turns(&self) -> Vec<Value> {
+    /// The turns, oldest first. What a function answered stands in square brackets, like all words of the telephone system.
+    pub(in crate::voice) fn turns(&self) -> Vec<(Role, String)> {
         let said = |each: &Turn| match each.role {
-            Role::Caller => turn("user", each.text.trim()),
-            Role::Agent => turn("model", each.text.trim()),
-            Role::Tool => turn("user", &format!("[{}]", each.text)),
+            Role::Caller | Role::Agent => (each.role, each.text.trim().to_owned()),
+            Role::Tool => (each.role, format!("[{}]", each.text)),
         };
         self.turns.iter().map(said).collect()
     }
 
     /// A record with a line per turn.
-    pub(super) fn record(&self) -> String {
+    pub(in crate::voice) fn record(&self) -> String {
         let line = |each: &Turn| {
             let who = match each.role {
                 Role::Caller => "Caller",
@@ -109,8 +104,9 @@ mod tests {
             transcript.record(),
             "You: Halo!\nCaller: Where is my order?\nYou: It comes soon.\nTelephone system: f() answered.\nCaller: Thanks\n"
         );
-        assert_eq!(transcript.turns()[1]["role"], "user");
-        assert_eq!(transcript.turns()[2]["role"], "model");
+        let turns = transcript.turns();
+        assert_eq!(turns[1], (Role::Caller, "Where is my order?".to_owned()));
+        assert_eq!(turns[3], (Role::Tool, "[f() answered.]".to_owned()));
     }
 
     #[test]
