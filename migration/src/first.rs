@@ -7,7 +7,7 @@
 use super::script::Script;
 
 pub(crate) const STEP: Script = Script {
-    name: "m20261128_000001_schema",
+    name: "m20261129_000001_schema",
     sql: concat!(
         include_str!("first/service.sql"),
         include_str!("first/tenants.sql"),

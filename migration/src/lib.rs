@@ -48,7 +48,7 @@ impl Step {
         }
     }
 
-    /// Its number among all steps of all releases, taken from its name: 1 of `m20261128_000001_schema`.
+    /// Its number among all steps of all releases, taken from its name: 1 of `m20261129_000001_schema`.
     fn number(&self) -> i64 {
         let number = self.migration().name().split('_').nth(1);
         number.and_then(|number| number.parse().ok()).unwrap_or(0)

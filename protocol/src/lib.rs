@@ -19,9 +19,9 @@ pub use self::{
     command::{Command, CommandKind},
     message::{
         BridgeMessage, CallMessage, CallReport, FunctionInvocation, Heartbeat, IncomingCall,
-        MessageContent, MessageType, SpokenTurn,
+        MessageContent, MessageType, SpokenTurn, VoiceReport,
     },
-    reply::{ErrorCode, InvocationOutcome, ReplyError},
+    reply::{CalleeNames, ErrorCode, InvocationOutcome, ReplyError},
 };
 
 /// The WebSocket subprotocol.

@@ -2,7 +2,7 @@
 
 use dikala_entities::{
     CallId, CallerNumber, ChannelKind, HangupInitiator, HangupReason, Millis, PhoneNumber, Speaker,
-    TraceParent,
+    TraceParent, VoiceProvider,
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -18,6 +18,7 @@ pub const HANGUP_REASONS: &[HangupReason] = &[
     HangupReason::CreditsExhausted,
     HangupReason::Requested,
     HangupReason::Operator,
+    HangupReason::Silence,
     HangupReason::Abandoned,
     HangupReason::MediaLost,
     HangupReason::AiError,
@@ -119,6 +120,8 @@ pub enum CallReport {
         initiator: HangupInitiator,
         #[serde(skip_serializing_if = "Option::is_none")]
         ai_cost_idr: Option<u64>,
+        #[serde(flatten)]
+        voice: VoiceReport,
     },
     #[serde(rename = "call.failed")]
     Failed {
@@ -126,7 +129,24 @@ pub enum CallReport {
         /// For operators.
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
+        #[serde(flatten)]
+        voice: VoiceReport,
     },
+}
+
+/// The voice of a call, as the messages that end the call report it. Absent: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VoiceReport {
+    /// The provider at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub voice_provider: Option<VoiceProvider>,
+    /// Pauses in which the caller waited for the agent and something had to be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<u32>,
+    /// Turns of the agent that the caller cut off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interruptions: Option<u32>,
 }
 
 /// `call.function`
@@ -143,11 +163,39 @@ pub struct FunctionInvocation {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SpokenTurn {
     pub role: Speaker,
     pub text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Millis>,
+    /// Of the agent: from the end of the caller's voice to the first sound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<u32>,
+    /// It was cut off, and the text is what was heard of it. Absent counts as false.
+    #[serde(skip_serializing_if = "is_false")]
+    pub interrupted: bool,
+}
+
+impl SpokenTurn {
+    /// A turn that was heard to its end.
+    pub const fn new(role: Speaker, text: String, at: Option<Millis>) -> Self {
+        Self {
+            role,
+            text,
+            at,
+            latency_ms: None,
+            interrupted: false,
+        }
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// `heartbeat`
@@ -247,6 +295,7 @@ impl CallReport {
         Self::Failed {
             reason,
             detail: Some(kept.take(DETAIL_CHARS_MAX).collect()),
+            voice: VoiceReport::default(),
         }
     }
 

@@ -37,6 +37,8 @@ pub enum CallDecision<A> {
         #[serde(rename = "callId")]
         call: CallId,
         agent: A,
+        #[serde(flatten)]
+        callee: CalleeNames,
     },
     /// The call is stored as failed, for this reason.
     Reject {
@@ -44,6 +46,18 @@ pub enum CallDecision<A> {
         call: CallId,
         reason: HangupReason,
     },
+}
+
+/// The names that belong to the called number. Only an older service sends none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CalleeNames {
+    /// The tenant's name.
+    #[serde(default)]
+    pub business_name: Option<String>,
+    /// The number's label; `None` if it has none.
+    #[serde(default)]
+    pub number_label: Option<String>,
 }
 
 /// The body of the reply to `call.function`. `O` is the outcome.

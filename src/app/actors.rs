@@ -275,6 +275,7 @@ impl ActorDependencies<'_> {
             ai_cost_idr_per_minute: self.settings.billing.ai_cost_idr_per_minute,
             concurrency: self.settings.concurrency(),
             transfers: self.settings.transfers(),
+            default_time_zone: self.settings.calls.default_time_zone.as_str().into(),
             versions: Versions::default(),
             ledger: ledger.clone(),
             functions: functions.clone(),

@@ -20,7 +20,7 @@ use futures_util::{
     future::{Either, LocalBoxFuture, ready},
     stream::FuturesUnordered,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     budget::{ConnectionBudget, MessageReservation, RING_WITHIN, ROOM_WITHIN},
@@ -214,22 +214,31 @@ async fn carry_out(
                     let ai_cost_idr = signed(ai_cost_idr);
                     CallInput::Joined { at, ai_cost_idr }
                 }
-                CallReport::Transcript { summary, turns } => CallInput::Transcript {
-                    at,
-                    summary,
-                    turns: turns.iter().map(|turn| json!(turn)).collect(),
-                },
+                CallReport::Transcript { summary, turns } => {
+                    CallInput::Transcript { at, summary, turns }
+                }
                 CallReport::Hangup {
                     reason,
                     initiator,
                     ai_cost_idr,
+                    voice,
                 } => CallInput::HangUp {
                     at,
                     reason,
                     initiator,
                     ai_cost_idr: signed(ai_cost_idr),
+                    voice,
                 },
-                CallReport::Failed { reason, detail } => CallInput::Failed { at, reason, detail },
+                CallReport::Failed {
+                    reason,
+                    detail,
+                    voice,
+                } => CallInput::Failed {
+                    at,
+                    reason,
+                    detail,
+                    voice,
+                },
             };
             let _turn = share.turn(calls.tenant_of_call(call)).await;
             let reply = Box::pin(arrived(since, calls.tell(Some(bridge), call, input))).await;

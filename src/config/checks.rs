@@ -17,6 +17,7 @@ use super::{
     nets::parse_net,
     price, telemetry, telephony,
 };
+use crate::pages::format::Zone;
 
 /// Numbers with their least and largest values. For a list, the limits hold for each entry.
 #[rustfmt::skip]
@@ -70,6 +71,7 @@ const ADDRESSES: &[&str] = &["http.listen", "operator.listen"];
 const NEEDED: &[&str] = &[
     "database.url",
     "node.name",
+    "calls.default_time_zone",
     "log.level",
     "log.format",
     "telephony.sip.rtp_ports",
@@ -213,6 +215,8 @@ fn of_text(key: &str, text: &str) -> Fault {
         }),
         "outbound.allow_hosts" => text.parse::<AllowedHost>().err().map(|error| format!("{text:?} {error}")),
         "calls.transfer_prefixes" => TransferPrefixes::parse(&[text.to_owned()]).err().map(|error| error.to_string()),
+        "calls.default_time_zone" => Zone::named(text).is_none()
+            .then(|| "it must be a name of the time zone database, such as Asia/Jakarta".to_owned()),
         "mail.url" => mail::url(text).err(),
         "mail.from" => mail::sender(text).err(),
         "telemetry.otlp_endpoint" => telemetry::traces(text).err(),

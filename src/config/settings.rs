@@ -166,6 +166,7 @@ pub struct CallKeys {
     pub ring_timeout_seconds: i64,
     pub warn_before_seconds: i64,
     pub hangup_grace_seconds: i64,
+    pub default_time_zone: String,
     #[serde(default)]
     transfer_prefixes: Vec<String>,
 }

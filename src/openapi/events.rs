@@ -142,6 +142,9 @@ fn personal(event: &Value) -> BTreeSet<String> {
 fn field(name: &str, example: &Value) -> Value {
     match (name, example) {
         ("transcriptSummary" | "agentId", _) => json!({"type": ["string", "null"]}),
+        ("voiceProvider", _) => {
+            json!({"type": ["string", "null"], "description": "The voice's provider at the end of the call."})
+        }
         ("startedAt", _) => json!({"type": "string", "format": "date-time"}),
         (_, Value::Number(_)) => json!({"type": "integer"}),
         (_, Value::Object(_)) => to_value(&any_object().into()),

@@ -2,7 +2,7 @@
 
 use dikala_entities::{CallStatus, HangupInitiator, HangupReason};
 use dikala_protocol::{
-    CallReport, CommandKind, FunctionDeclaration, FunctionInvocation, MessageType,
+    CallReport, CommandKind, FunctionDeclaration, FunctionInvocation, MessageType, VoiceReport,
     client::ServiceReply,
 };
 
@@ -249,6 +249,7 @@ impl SimulatedCall {
             reason,
             initiator,
             ai_cost_idr: None,
+            voice: VoiceReport::default(),
         };
         self.say(Stage::Leaving(outcome), report)
     }
@@ -262,7 +263,7 @@ impl SimulatedCall {
 #[cfg(test)]
 mod tests {
     use dikala_entities::{CallId, Millis};
-    use dikala_protocol::{ErrorCode, InvocationOutcome, client::MessageRef};
+    use dikala_protocol::{CalleeNames, ErrorCode, InvocationOutcome, client::MessageRef};
     use proptest::prelude::*;
     use serde_json::{Map, json};
 
@@ -289,6 +290,7 @@ mod tests {
             call: CallId::new(Millis::from_i64(1)),
             did: "+622150001000".parse().expect("a number"),
             agent: serde_json::from_value(reply).expect("an agent"),
+            callee: CalleeNames::default(),
         })
     }
 

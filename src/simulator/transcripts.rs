@@ -50,12 +50,7 @@ pub fn transcript(topic: usize, asked: Option<&str>) -> CallReport {
 }
 
 fn turn(role: Speaker, text: &str) -> SpokenTurn {
-    let text = text.to_owned();
-    SpokenTurn {
-        role,
-        text,
-        at: None,
-    }
+    SpokenTurn::new(role, text.to_owned(), None)
 }
 
 #[cfg(test)]

@@ -152,6 +152,8 @@ async fn stage(world: &TestWorld) -> Names {
         ("+622150002000", without_agent),
         ("+622150003000", fresh_did()),
     ];
+    let names = [("Kopi Senja", "Toko"), ("Main line", "Main")];
+    let names = names.map(|(theirs, ours)| (theirs, ours.to_owned()));
     Names(
         numbers
             .map(|(theirs, ours)| (theirs.to_owned(), ours))
@@ -221,7 +223,7 @@ async fn every_exchange_of_the_documentation_is_what_happens() {
 
 /// Every word of the protocol: messages and commands (which have an exchange), then errors, outcomes, reasons,
 /// initiators.
-const WORDS: [&str; 54] = [
+const WORDS: [&str; 55] = [
     "call.incoming",
     "call.answered",
     "call.function",
@@ -255,6 +257,7 @@ const WORDS: [&str; 54] = [
     "credits_exhausted",
     "requested",
     "operator",
+    "silence",
     "abandoned",
     "media_lost",
     "ai_error",

@@ -34,10 +34,17 @@ async fn a_call_runs_from_ring_to_invoice(
         reply["agent"],
         json!({
             "id": tenant.agent, "name": "Sari", "systemPrompt": "Answer kindly.", "voiceId": null,
-            "greetingText": null, "language": "id", "maxCallDurationMinutes": 10,
-            "escalationNumber": null, "tools": ["end_call"], "functions": [],
+            "voiceProvider": null, "voiceName": null, "greetingText": null, "language": "id",
+            "timeZone": "Asia/Jakarta", "maxCallDurationMinutes": 10, "escalationNumber": null,
+            "conversation": {
+                "reminderAfterSeconds": 10, "endAfterSilenceSeconds": 45, "fillers": "words",
+                "interruptions": "fast", "maskKeys": false,
+            },
+            "tools": ["end_call"], "functions": [],
         })
     );
+    let names = ["businessName", "numberLabel"].map(|name| &reply[name]);
+    assert_eq!(json!(names), json!(["Toko", "Main"]));
     let id = text(&reply, "callId");
     assert!(id.starts_with("call_") && id.len() == 31, "{id}");
     let ringing = json!({
@@ -45,7 +52,8 @@ async fn a_call_runs_from_ring_to_invoice(
         "callerNumber": "+6281111111111", "calleeNumber": tenant.did, "channel": "phone",
         "direction": "inbound", "status": "ringing", "startedAt": rang.text(), "answeredAt": null, "joinedAt": null, "endedAt": null,
         "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null,
-        "hangupInitiator": null, "transcriptSummary": null, "aiCostIdr": null,
+        "hangupInitiator": null, "transcriptSummary": null, "aiCostIdr": null, "voiceProvider": null,
+        "turnLatencyMs": null, "stalls": null, "interruptions": null,
         "metadata": {"campaign": {"id": 7}},
     });
     assert_eq!(tenant.call(&id).await, ringing);
@@ -66,11 +74,14 @@ async fn a_call_runs_from_ring_to_invoice(
     let turns = json!([
         {"role": "agent", "text": "Halo!", "at": answered.text()},
         {"role": "caller", "text": "Pesanan saya di mana?"},
+        {"role": "agent", "text": "Sebentar,", "latencyMs": 640, "interrupted": true},
+        {"role": "agent", "text": "Besok.", "latencyMs": 1_210},
     ]);
     let transcript = json!({"callId": id, "summary": "Asked for an order.", "turns": turns});
     bridge.ok("call.transcript", transcript).await;
     let hangup = json!({
         "callId": id, "at": ended.text(), "initiator": "agent", "aiCostIdr": 950,
+        "voiceProvider": "openai", "stalls": 2, "interruptions": 1,
     });
     bridge.ok("call.hangup", hangup).await;
     for (field, value) in [
@@ -82,6 +93,10 @@ async fn a_call_runs_from_ring_to_invoice(
         ("hangupInitiator", json!("agent")),
         ("transcriptSummary", json!("Asked for an order.")),
         ("aiCostIdr", json!(950)),
+        ("voiceProvider", json!("openai")),
+        ("turnLatencyMs", json!({"p50": 640, "p95": 1_210})),
+        ("stalls", json!(2)),
+        ("interruptions", json!(1)),
     ] {
         expected[field] = value;
     }
@@ -108,8 +123,24 @@ async fn a_call_runs_from_ring_to_invoice(
     let seen = seen.map(|f| &transactions[1][f]);
     assert_eq!(json!(seen), json!(["purchase", 100, 100, null, "initial"]));
 
+    let said = tenant.api.get(&format!("/calls/{id}/transcript")).await;
+    assert_eq!(said.expect(200)["turns"], turns);
+    voice_is_counted_once(&world, &bridge, &id).await;
     announced_in_order(&world, &id, &expected).await;
     world.assert_ledger_is_exact();
+}
+
+/// Asserts the statistics of the only call, also after a second transcript.
+async fn voice_is_counted_once(world: &TestWorld, bridge: &TestBridge, id: &str) {
+    let turns = json!([{"role": "agent", "text": "Besok.", "latencyMs": 90}]);
+    let again = json!({"callId": id, "summary": "Asked for an order.", "turns": turns});
+    bridge.ok("call.transcript", again).await;
+    let call = world.tenant.call(id).await;
+    assert_eq!(call["turnLatencyMs"], json!({"p50": 90, "p95": 90}));
+    let stats = world.tenant.api.get("/calls/stats").await.expect(200);
+    let figures = ["turnLatencyMs", "stalls", "interruptions"].map(|name| &stats["total"][name]);
+    // Latencies are rounded up to the limits of their classes.
+    assert_eq!(json!(figures), json!([{"p50": 700, "p95": 1_500}, 2, 1]));
 }
 
 /// Asserts that all events of the ended call arrived in order with their payloads. The receiver checks the
@@ -154,6 +185,7 @@ async fn announced_in_order(world: &TestWorld, id: &str, call: &Value) {
         "hangupInitiator",
         "transcriptSummary",
         "aiCostIdr",
+        "voiceProvider",
     ] {
         assert_eq!(ended.data[field], call[field], "{field}");
     }

@@ -149,7 +149,7 @@ type Ending = (
     &'static str,
 );
 
-const ENDINGS: [Ending; 16] = [
+const ENDINGS: [Ending; 17] = [
     (
         false,
         "call.hangup",
@@ -223,6 +223,15 @@ const ENDINGS: [Ending; 16] = [
         "ended",
         "normal",
         "bridge",
+    ),
+    (
+        true,
+        "call.hangup",
+        "silence",
+        "agent",
+        "ended",
+        "silence",
+        "agent",
     ),
     (
         true,

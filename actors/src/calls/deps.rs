@@ -40,6 +40,8 @@ pub struct CallDeps {
     pub concurrency: PlanConcurrency,
     /// The number prefixes to which calls may be transferred.
     pub transfers: TransferPrefixes,
+    /// The zone of agents without one, a name of the time zone database.
+    pub default_time_zone: Arc<str>,
     pub versions: Versions,
     pub ledger: CommitHandle,
     pub functions: FunctionsHandle,

@@ -11,7 +11,13 @@ use super::{
     messages::{CallInput, CallReply, CallSnapshot},
     owned::OwnedCall,
     steps::{
-        answer::answer, commands, deadlines::carry_out, end, join::join, reopen::reopen, transcript,
+        answer::answer,
+        commands,
+        deadlines::carry_out,
+        end::{self, EndReport},
+        join::join,
+        reopen::reopen,
+        transcript,
     },
 };
 
@@ -146,11 +152,15 @@ impl CallDriver {
             CallInput::Reopen => return reopen(call).await,
             CallInput::Answered { at, message_id } => {
                 let step = call.state.answer(dated(at), now, &message_id);
-                self.take(step?, None, None).await?;
+                self.take(step?, EndReport::default()).await?;
             }
             CallInput::Joined { at, ai_cost_idr } => {
                 let step = call.state.join(dated(at), now)?;
-                self.take(step, ai_cost_idr, None).await?;
+                let report = EndReport {
+                    ai_cost_idr,
+                    ..EndReport::default()
+                };
+                self.take(step, report).await?;
             }
             CallInput::Transcript { at, summary, turns } => {
                 let at = dated(at);
@@ -161,13 +171,29 @@ impl CallDriver {
                 reason,
                 initiator,
                 ai_cost_idr,
+                voice,
             } => {
                 let step = call.state.hang_up(dated(at), now, reason, initiator);
-                self.take(step, ai_cost_idr, None).await?;
+                let report = EndReport {
+                    ai_cost_idr,
+                    voice,
+                    detail: None,
+                };
+                self.take(step, report).await?;
             }
-            CallInput::Failed { at, reason, detail } => {
+            CallInput::Failed {
+                at,
+                reason,
+                detail,
+                voice,
+            } => {
                 let step = call.state.fail(dated(at), now, reason);
-                self.take(step, None, detail).await?;
+                let report = EndReport {
+                    ai_cost_idr: None,
+                    voice,
+                    detail,
+                };
+                self.take(step, report).await?;
             }
             CallInput::Missing { listed_at } => self.not_listed(listed_at, now).await?,
             CallInput::RequestHangUp { by, audit } => {
@@ -186,12 +212,7 @@ impl CallDriver {
     }
 
     /// Carries out a step.
-    async fn take(
-        &mut self,
-        step: Step,
-        ai_cost_idr: Option<i64>,
-        detail: Option<String>,
-    ) -> Result<(), CallError> {
+    async fn take(&mut self, step: Step, report: EndReport) -> Result<(), CallError> {
         match step {
             Step::Repeat => Ok(()),
             Step::Answered(next) => {
@@ -204,7 +225,7 @@ impl CallDriver {
                 self.run_due().await;
                 Ok(())
             }
-            Step::End(ending) => end::end(&mut self.call, ending, ai_cost_idr, detail).await,
+            Step::End(ending) => end::end(&mut self.call, ending, report).await,
         }
     }
 
@@ -226,7 +247,7 @@ impl CallDriver {
             return Ok(());
         }
         let step = state.lost(last_seen, now);
-        self.take(step, None, None).await
+        self.take(step, EndReport::default()).await
     }
 
     /// Carries out due deadlines. Failed ones are tried again later.

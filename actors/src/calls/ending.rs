@@ -80,6 +80,7 @@ mod tests {
             (CreditsExhausted, (Ended, CreditsExhausted)),
             (Requested, (Ended, Requested)),
             (Operator, (Ended, Operator)),
+            (Silence, (Ended, Silence)),
             (Abandoned, (Ended, Normal)),
             (MediaLost, (Dropped, MediaLost)),
             (AiError, (Dropped, AiError)),

@@ -19,6 +19,7 @@ const KEPT: &[&str] = &[
     "phoneNumberId",
     "startedAt",
     "talkTimeSeconds",
+    "voiceProvider",
 ];
 const SUMMARY: &str = "transcriptSummary";
 

@@ -52,6 +52,7 @@ pub(super) fn ended(
         hangup_initiator: ending.initiator,
         transcript_summary: call.transcript_summary.as_deref(),
         ai_cost_idr,
+        voice_provider: call.voice_provider,
     };
     event(call, ending.at, now, &data)
 }

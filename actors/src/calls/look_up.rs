@@ -11,6 +11,7 @@ use dikala_entities::{
     AgentId, BridgeId, CallId, Millis, PhoneNumber, PhoneNumberId, Plan, Store, TenantId,
     store::is_transient,
 };
+use dikala_protocol::CalleeNames;
 use sea_orm::{DbErr, FromQueryResult, Statement, Value};
 use tokio::sync::oneshot;
 
@@ -55,6 +56,7 @@ pub(super) struct Callee {
     pub(super) number_active: bool,
     pub(super) agent: Option<PresentVersion>,
     pub(super) agent_active: bool,
+    pub(super) names: CalleeNames,
 }
 
 /// Looks rings up in batches; cheap to clone.
@@ -182,6 +184,8 @@ struct Row {
     agent_version: Option<i64>,
     agent_hash: Option<String>,
     agent_active: Option<bool>,
+    business_name: Option<String>,
+    number_label: Option<String>,
 }
 
 impl Row {
@@ -208,7 +212,16 @@ impl Row {
                     hash: self.agent_hash,
                 }),
             agent_active: self.agent_active.unwrap_or_default(),
+            names: names(self.business_name, self.number_label),
         }))
+    }
+}
+
+/// An empty label is none.
+pub(super) fn names(business_name: Option<String>, number_label: Option<String>) -> CalleeNames {
+    CalleeNames {
+        business_name,
+        number_label: number_label.filter(|label| !label.is_empty()),
     }
 }
 
@@ -236,7 +249,7 @@ async fn find(store: &Store, rings: &[&RingingCall]) -> Result<Vec<LookUpResult>
          LIMIT 1) AS known, \
          n.id AS number, n.is_active AS number_active, t.id AS tenant, t.plan AS plan, t.suspended_at AS suspended_at, \
          t.max_concurrent_calls AS max_concurrent, a.id AS agent, a.version AS agent_version, v.hash AS agent_hash, \
-         a.is_active AS agent_active \
+         a.is_active AS agent_active, t.name AS business_name, n.label AS number_label \
          FROM reported LEFT JOIN phone_numbers n ON n.did = reported.did LEFT JOIN tenants t ON t.id = n.tenant_id \
          LEFT JOIN agents a ON a.id = n.agent_id AND a.tenant_id = n.tenant_id \
          LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.version ORDER BY reported.place"
@@ -325,6 +338,10 @@ mod tests {
                         assert_eq!(
                             (callee.plan, callee.max_concurrent),
                             (Plan::Business, Some(7))
+                        );
+                        assert_eq!(
+                            callee.names,
+                            names(Some("T".to_owned()), Some("L".to_owned()))
                         );
                     }
                     (2, LookUpResult::UnknownNumber) => {}

@@ -7,6 +7,7 @@ use dikala_entities::{
     BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, PhoneNumber, TraceParent,
     audit,
 };
+use dikala_protocol::{CalleeNames, SpokenTurn, VoiceReport};
 use serde_json::{Map, Value};
 
 use super::error::CallError;
@@ -30,18 +31,20 @@ pub enum CallInput {
     Transcript {
         at: Option<Millis>,
         summary: String,
-        turns: Vec<Value>,
+        turns: Vec<SpokenTurn>,
     },
     HangUp {
         at: Option<Millis>,
         reason: HangupReason,
         initiator: HangupInitiator,
         ai_cost_idr: Option<i64>,
+        voice: VoiceReport,
     },
     Failed {
         at: Option<Millis>,
         reason: HangupReason,
         detail: Option<String>,
+        voice: VoiceReport,
     },
     /// The bridge's list of calls, made at that time, lacks this one.
     Missing {
@@ -94,10 +97,11 @@ pub struct InvokeFunction {
 /// A call's reply. Everything that it reports is committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallReply {
-    /// The call is admitted; `agent` is sent to the bridge.
+    /// The call is admitted; `agent` and `callee` are sent to the bridge.
     Admitted {
         call: CallId,
         agent: Arc<Value>,
+        callee: CalleeNames,
     },
     Refused {
         call: CallId,

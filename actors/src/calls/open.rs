@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dikala_entities::{
     BridgeId, CallId, CallStatus, ChannelKind, HangupInitiator, HangupReason, Millis, call,
 };
-use dikala_protocol::IncomingCall;
+use dikala_protocol::{CalleeNames, IncomingCall};
 
 use super::{
     deps::CallDeps,
@@ -20,7 +20,7 @@ use super::{
     versions::Version,
 };
 use crate::{
-    commit::{CallWrite, CommitEntry, EndedCallStats},
+    commit::{CallCounts, CallWrite, CommitEntry},
     ledger::{Admission, Admit},
     traces::request_id,
 };
@@ -69,7 +69,7 @@ pub(super) async fn open(
             row.agent_version = Some(version.number);
             let of_plan = deps.concurrency.of(callee.plan);
             let max_concurrent = callee.max_concurrent.or(of_plan);
-            admit(deps, row, &version, max_concurrent, now).await
+            admit(deps, row, &version, max_concurrent, callee.names, now).await
         }
         (reason, _) => {
             let refused = RefusedCall::new(row, reason.unwrap_or(HangupReason::NoAgent));
@@ -110,6 +110,10 @@ pub(super) fn new_row(
         hangup_initiator: None,
         transcript_summary: None,
         ai_cost_idr: None,
+        voice_provider: None,
+        turn_latency_ms: None,
+        stalls: None,
+        interruptions: None,
         metadata: serde_json::Value::Object(metadata).to_string(),
         settings: None,
         agent_version: None,
@@ -123,12 +127,13 @@ pub(super) fn new_row(
     }
 }
 
-/// Asks for the first minute. The same commit writes the call, ringing or refused.
+/// Asks for the first minute. `names` are for the reply. The same commit writes the call, ringing or refused.
 pub(super) async fn admit(
     deps: Arc<CallDeps>,
     row: call::Model,
     version: &Version,
     max_concurrent: Option<i64>,
+    names: CalleeNames,
     now: Millis,
 ) -> Result<(CallDriver, CallReply), CallError> {
     let admit = Admit {
@@ -154,7 +159,8 @@ pub(super) async fn admit(
             let state = MachineState::ringing(row.started_at, now, max_minutes, &deps.rules);
             let reply = CallReply::Admitted {
                 call: row.id,
-                agent: version.for_bridge(&deps.transfers),
+                agent: version.for_bridge(&deps.transfers, &deps.default_time_zone),
+                callee: names,
             };
             tracing::info!(
                 call = %row.id, tenant = %row.tenant_id, caller = ?row.caller_number, trace_id = row.trace_id(),
@@ -203,7 +209,7 @@ impl RefusedCall {
                 events::ended(&self.row, &self.ending, 0, now),
             ],
             call: Some(CallWrite::Insert(Box::new(self.row.clone()))),
-            counted: Some(EndedCallStats::new(&self.row, 0)),
+            counted: Some(CallCounts::of_end(&self.row, 0)),
             ..CommitEntry::of(self.row.tenant_id)
         }
     }

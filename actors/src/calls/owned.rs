@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{CallStatus, EventId, Millis, call, credit_hold, transcript};
+use dikala_entities::{CallStatus, EventId, Millis, call, credit_hold};
 use dikala_protocol::CommandKind;
 use sea_orm::EntityTrait;
 
@@ -124,15 +124,13 @@ impl OwnedCall {
         self.deps.bridges.command(bridge, call, kind);
     }
 
-    /// Writes the changed row with its events and its transcript.
+    /// Writes the changed row with its events.
     pub(super) async fn write(
         &mut self,
         row: call::Model,
         events: Vec<NewEvent>,
-        transcript: Option<transcript::Model>,
     ) -> Result<(), CallError> {
         let entry = CommitEntry {
-            transcript,
             events,
             ..CommitEntry::of(row.tenant_id)
         };
@@ -260,6 +258,10 @@ pub(super) fn update(row: &call::Model, was: CallStatus, last_sign_was: Millis) 
         hangup_initiator: row.hangup_initiator,
         transcript_summary: row.transcript_summary.clone(),
         ai_cost_idr: row.ai_cost_idr,
+        voice_provider: row.voice_provider,
+        turn_latency_ms: row.turn_latency_ms,
+        stalls: row.stalls,
+        interruptions: row.interruptions,
         pending: row.pending.clone(),
         answer_message_id: row.answer_message_id.clone(),
         failure_detail: row.failure_detail.clone(),

@@ -81,8 +81,8 @@ impl CallSettings {
     }
 
     /// The agent as a bridge sees it: enabled functions without endpoints, and no escalation number to which transfers are not
-    /// allowed.
-    pub fn for_bridge(&self, transfers: &TransferPrefixes) -> Value {
+    /// allowed. `default_time_zone` is the zone of agents without one.
+    pub fn for_bridge(&self, transfers: &TransferPrefixes, default_time_zone: &str) -> Value {
         let escalation_number = self.escalation_number.as_ref();
         let escalation_number = escalation_number.filter(|number| transfers.allow(number));
         let enabled = self.functions.iter().filter(|function| function.enabled);
@@ -92,8 +92,14 @@ impl CallSettings {
             name: persona.name,
             system_prompt: persona.system_prompt,
             voice_id: persona.voice_id.as_ref().map(ToString::to_string),
+            voice_provider: persona.voice_provider,
+            voice_name: persona.voice_name,
             greeting_text: persona.greeting_text,
             language: persona.language.as_str().to_owned(),
+            time_zone: persona
+                .time_zone
+                .or_else(|| Some(default_time_zone.to_owned())),
+            conversation: persona.conversation,
             max_call_duration_minutes: u32::try_from(persona.max_call_duration_minutes)
                 .unwrap_or(u32::MAX),
             escalation_number: escalation_number.map(|number| number.as_str().to_owned()),

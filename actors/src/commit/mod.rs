@@ -37,7 +37,7 @@ use self::{
 pub use self::{
     actor::{BATCH_MAX, CreditLedger},
     booking::{CreditError, credit},
-    call_writes::{CallUpdate, CallWrite, CommitEntry, EndedCallStats, Fence, StoredResponse},
+    call_writes::{CallCounts, CallUpdate, CallWrite, CommitEntry, Fence, StoredResponse},
     locked::locked_calls,
 };
 use crate::{

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use dikala_entities::{
-    AgentId, CallId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumberId,
+    AgentId, CallId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumberId, VoiceProvider,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -35,6 +35,7 @@ pub enum Payload<'a> {
         hangup_initiator: HangupInitiator,
         transcript_summary: Option<&'a str>,
         ai_cost_idr: i64,
+        voice_provider: Option<VoiceProvider>,
     },
     CallTranscript {
         call_id: CallId,
@@ -119,6 +120,7 @@ impl SampleCall {
                 hangup_initiator: HangupInitiator::Caller,
                 transcript_summary: Some(SUMMARY),
                 ai_cost_idr: 2_400,
+                voice_provider: Some(VoiceProvider::Gemini),
             },
             EventKind::CallTranscript => Payload::CallTranscript {
                 call_id: self.id,
@@ -154,7 +156,7 @@ mod tests {
             (
                 EventKind::CallEnded,
                 "aiCostIdr callId calleeNumber callerNumber durationSeconds hangupInitiator \
-                 hangupReason phoneNumberId talkTimeSeconds transcriptSummary",
+                 hangupReason phoneNumberId talkTimeSeconds transcriptSummary voiceProvider",
             ),
             (EventKind::CallTranscript, "callId transcriptSummary"),
             (EventKind::CreditsLow, "balanceMinutes threshold"),

@@ -74,6 +74,7 @@ impl SharedBase {
             ai_cost_idr_per_minute: 100,
             concurrency: PlanConcurrency::default(),
             transfers: TransferPrefixes::default(),
+            default_time_zone: "Asia/Jakarta".into(),
             versions: Versions::default(),
             ledger: commit::start(&here, &books),
             functions: functions::start(

@@ -9,7 +9,7 @@ use std::{
 use dikala_entities::{
     BridgeId, CallId, HangupInitiator, HangupReason, Millis, TenantId, TransactionType,
 };
-use dikala_protocol::IncomingCall;
+use dikala_protocol::{IncomingCall, VoiceReport};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::base::SharedBase;
@@ -258,6 +258,7 @@ impl MessageContext {
                     reason,
                     initiator,
                     ai_cost_idr: None,
+                    voice: VoiceReport::default(),
                 };
                 (call, hang_up)
             }

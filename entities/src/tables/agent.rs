@@ -3,7 +3,9 @@
 use sea_orm::entity::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::values::{AgentId, Language, Millis, PhoneNumber, TenantId, VoiceId};
+use crate::values::{
+    AgentId, ConversationSettings, Language, Millis, PhoneNumber, TenantId, VoiceId, VoiceProvider,
+};
 
 /// The longest call of a new agent, in minutes of talk.
 pub const MINUTES_DEFAULT: i64 = 10;
@@ -19,8 +21,15 @@ pub struct Model {
     pub name: String,
     pub system_prompt: String,
     pub voice_id: Option<VoiceId>,
+    /// `None`: the installation's.
+    pub voice_provider: Option<VoiceProvider>,
+    /// The provider's own name of a voice.
+    pub voice_name: Option<String>,
     pub greeting_text: Option<String>,
     pub language: Language,
+    /// A name of the time zone database; `None`: the installation's.
+    pub time_zone: Option<String>,
+    pub conversation: ConversationSettings,
     pub max_call_duration_minutes: i64,
     pub escalation_number: Option<PhoneNumber>,
     /// A JSON array of names.
@@ -43,8 +52,12 @@ impl Model {
             name: String::new(),
             system_prompt: String::new(),
             voice_id: None,
+            voice_provider: None,
+            voice_name: None,
             greeting_text: None,
             language: Language::default(),
+            time_zone: None,
+            conversation: ConversationSettings::default(),
             max_call_duration_minutes: MINUTES_DEFAULT,
             escalation_number: None,
             tools_enabled: format!("[\"{TOOL_DEFAULT}\"]"),
@@ -66,8 +79,19 @@ pub struct AgentPersona {
     pub name: String,
     pub system_prompt: String,
     pub voice_id: Option<VoiceId>,
+    /// Null: the installation's provider.
+    #[serde(default)]
+    pub voice_provider: Option<VoiceProvider>,
+    /// The provider's own name of a voice.
+    #[serde(default)]
+    pub voice_name: Option<String>,
     pub greeting_text: Option<String>,
     pub language: Language,
+    /// Null: the installation's time zone.
+    #[serde(default)]
+    pub time_zone: Option<String>,
+    #[serde(default)]
+    pub conversation: ConversationSettings,
     pub max_call_duration_minutes: i64,
 }
 
@@ -77,8 +101,12 @@ impl From<Model> for AgentPersona {
             name: agent.name,
             system_prompt: agent.system_prompt,
             voice_id: agent.voice_id,
+            voice_provider: agent.voice_provider,
+            voice_name: agent.voice_name,
             greeting_text: agent.greeting_text,
             language: agent.language,
+            time_zone: agent.time_zone,
+            conversation: agent.conversation,
             max_call_duration_minutes: agent.max_call_duration_minutes,
         }
     }

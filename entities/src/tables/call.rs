@@ -7,7 +7,8 @@ use sea_orm::{
 
 use crate::values::{
     AgentId, BridgeId, CallId, CallStatus, CallerNumber, ChannelKind, HangupInitiator,
-    HangupReason, Millis, PhoneNumber, PhoneNumberId, TenantId, TraceParent,
+    HangupReason, Millis, PhoneNumber, PhoneNumberId, TenantId, TraceParent, TurnLatencyMs,
+    VoiceProvider,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -36,6 +37,14 @@ pub struct Model {
     pub hangup_initiator: Option<HangupInitiator>,
     pub transcript_summary: Option<String>,
     pub ai_cost_idr: Option<i64>,
+    /// The voice's provider at the end, if the bridge reported it.
+    pub voice_provider: Option<VoiceProvider>,
+    /// From the transcript; `None` without turns of known latency.
+    pub turn_latency_ms: Option<TurnLatencyMs>,
+    /// Pauses in which the caller waited for the agent, as the bridge reported them at the end.
+    pub stalls: Option<i64>,
+    /// Turns of the agent that the caller cut off, as the bridge reported them at the end.
+    pub interruptions: Option<i64>,
     /// A JSON object.
     pub metadata: String,
     /// The agent and its functions at the call's start, as JSON, for calls from before versions existed.

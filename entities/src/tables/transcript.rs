@@ -11,7 +11,7 @@ pub struct Model {
     pub call_id: CallId,
     pub tenant_id: TenantId,
     pub summary: String,
-    /// A JSON array of `{role, text, at?}`.
+    /// A JSON array of `{role, text, at?, latencyMs?, interrupted?}`.
     pub turns: String,
     pub created_at: Millis,
 }

@@ -100,6 +100,8 @@ words! {
         Requested = "requested",
         /// An operator ended it.
         Operator = "operator",
+        /// The caller said nothing any more, and the agent hung up.
+        Silence = "silence",
         /// The caller hung up while it rang.
         Abandoned = "abandoned",
         /// The audio was lost.
@@ -179,6 +181,36 @@ words! {
         Kore = "Kore",
         Fenrir = "Fenrir",
         Aoede = "Aoede",
+    }
+
+    /// The system that an agent hears and speaks with.
+    VoiceProvider {
+        /// Gemini Live.
+        Gemini = "gemini",
+        /// OpenAI Realtime, or another server that speaks its protocol.
+        Openai = "openai",
+        /// Speech-to-text, a language model and text-to-speech, one after the other.
+        Pipeline = "pipeline",
+        /// A test voice that follows a script.
+        Scripted = "scripted",
+    }
+
+    /// What a caller hears while a function takes long.
+    FillerKind {
+        /// A short sentence.
+        Words = "words",
+        /// A soft tone.
+        Tone = "tone",
+        Off = "off",
+    }
+
+    /// The detection of a caller who interrupts the agent.
+    InterruptionMode {
+        /// The service's own, within 100 ms.
+        Fast = "fast",
+        /// The provider's alone.
+        Model = "model",
+        Off = "off",
     }
 
     /// The speaker of a turn in a call.

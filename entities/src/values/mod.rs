@@ -1,6 +1,7 @@
 //! Typed values: parsed at the boundary, trusted everywhere else.
 
 mod actor;
+mod conversation;
 mod credentials;
 mod email;
 mod enums;
@@ -18,6 +19,7 @@ mod transfers;
 mod url;
 
 pub use actor::{Actor, ActorError};
+pub use conversation::{ConversationSettings, END_SECONDS, REMINDER_SECONDS, TurnLatencyMs};
 pub use credentials::{
     API_KEY_SCHEME, BRIDGE_TOKEN_SCHEME, Credential, CredentialHash, LOGIN_LINK_SCHEME,
     SESSION_SCHEME, Scheme,
@@ -25,8 +27,9 @@ pub use credentials::{
 pub use email::{Email, EmailError};
 pub use enums::{
     AttemptOutcome, AuditAction, CallStatus, ChannelKind, ConnectionQuality, DeliveryStatus,
-    EventKind, FunctionMethod, HangupInitiator, HangupReason, Interval, MailKind, NumberDisplay,
-    Plan, Ranking, Role, Speaker, TransactionType, UnknownValue, VoiceId, WebhookState,
+    EventKind, FillerKind, FunctionMethod, HangupInitiator, HangupReason, InterruptionMode,
+    Interval, MailKind, NumberDisplay, Plan, Ranking, Role, Speaker, TransactionType, UnknownValue,
+    VoiceId, VoiceProvider, WebhookState,
 };
 pub use ids::{
     AgentId, ApiKeyId, AuditId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId,

@@ -10,7 +10,7 @@ use crate::{
     agent::CallAgent,
     command::{Command, CommandKind},
     message::MessageType,
-    reply::{CallDecision, EndedCalls, ErrorCode, InvocationOutcome, OutcomeReply},
+    reply::{CallDecision, CalleeNames, EndedCalls, ErrorCode, InvocationOutcome, OutcomeReply},
 };
 
 /// A message from the service to a call.
@@ -39,6 +39,7 @@ pub enum ServiceReply {
         /// The called number that belongs to a tenant.
         did: PhoneNumber,
         agent: Box<CallAgent>,
+        callee: CalleeNames,
     },
     /// To `call.incoming`: the call is stored as failed, for this reason.
     Refused { reason: HangupReason },
@@ -170,7 +171,16 @@ fn decided(message: &MessageRef, fields: Value) -> Option<ServiceReply> {
     let did = message.did.clone()?;
     let decision: CallDecision<Box<CallAgent>> = serde_json::from_value(fields).ok()?;
     Some(match decision {
-        CallDecision::Answer { call, agent } => ServiceReply::Taken { call, did, agent },
+        CallDecision::Answer {
+            call,
+            agent,
+            callee,
+        } => ServiceReply::Taken {
+            call,
+            did,
+            agent,
+            callee,
+        },
         CallDecision::Reject { reason, .. } => ServiceReply::Refused { reason },
     })
 }

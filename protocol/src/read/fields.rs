@@ -1,5 +1,7 @@
 //! Reads the fields of a message.
 
+use std::str::FromStr;
+
 use dikala_entities::{CallId, HangupReason, Millis, TraceParent};
 use serde_json::{Map, Value};
 
@@ -58,6 +60,34 @@ impl<'a> MessageFields<'a> {
             Some(Value::Array(array)) => Ok(Some(array)),
             Some(_) => Err(ReplyError::invalid(format!("{name} must be an array."))),
         }
+    }
+
+    /// A whole number from 0 to `most`.
+    pub(super) fn whole(&self, name: &str, most: u32) -> Result<Option<u32>, ReplyError> {
+        let Some(value) = self.optional(name) else {
+            return Ok(None);
+        };
+        let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+        number
+            .filter(|number| *number <= most)
+            .map(Some)
+            .ok_or_else(|| {
+                ReplyError::invalid(format!("{name} must be a whole number from 0 to {most}."))
+            })
+    }
+
+    /// One of these words.
+    pub(super) fn word<T: FromStr>(
+        &self,
+        name: &str,
+        words: &[&str],
+    ) -> Result<Option<T>, ReplyError> {
+        let wrong = |_| {
+            let words = words.join(", ");
+            ReplyError::invalid(format!("{name} must be one of {words}."))
+        };
+        let named = self.optional_text(name, 1, 64)?;
+        named.map(str::parse).transpose().map_err(wrong)
     }
 
     pub(super) fn instant(&self, name: &str) -> Result<Option<Millis>, ReplyError> {

@@ -5,7 +5,8 @@ mod fields;
 mod tests;
 
 use dikala_entities::{
-    ChannelKind, HangupInitiator, HangupReason, Millis, PhoneNumber, Speaker, nesting,
+    ChannelKind, HangupInitiator, HangupReason, Millis, PhoneNumber, Speaker, VoiceProvider,
+    nesting,
 };
 use serde_json::{Map, Value};
 
@@ -15,7 +16,7 @@ use crate::{
     message::{
         BridgeMessage, CallMessage, CallReport, DETAIL_CHARS_MAX, FAILURE_REASONS,
         FunctionInvocation, HANGUP_REASONS, Heartbeat, IncomingCall, MessageContent, MessageType,
-        SpokenTurn,
+        SpokenTurn, VoiceReport,
     },
     reply::{ErrorCode, ReplyError},
 };
@@ -29,7 +30,11 @@ const TURNS_MAX: usize = 2_000;
 const ACTIVE_CALLS_MAX: usize = 20_000;
 const FUNCTION_NAME_CHARS_MAX: usize = 64;
 /// A billion rupiah. No real call costs that much; the limit catches typing errors.
-const AI_COST_IDR_MAX: i64 = 1_000_000_000;
+const AI_COST_IDR_MAX: u32 = 1_000_000_000;
+/// The longest time to an answer: ten minutes.
+const LATENCY_MS_MAX: u32 = 600_000;
+/// Stalls, and interruptions, of a call.
+const VOICE_COUNT_MAX: u32 = 100_000;
 
 /// Reads one message.
 pub fn parse(message: &Value) -> Result<BridgeMessage, ReplyError> {
@@ -123,7 +128,8 @@ fn report(kind: MessageType, fields: &MessageFields<'_>) -> Result<CallReport, R
                 .reason(HANGUP_REASONS)?
                 .unwrap_or(HangupReason::Normal),
             initiator: initiator(fields)?,
-            ai_cost_idr: ai_cost(fields)?,
+            ai_cost_idr: fields.whole("aiCostIdr", AI_COST_IDR_MAX)?.map(u64::from),
+            voice: voice(fields)?,
         },
         MessageType::Failed => CallReport::Failed {
             reason: fields
@@ -132,6 +138,7 @@ fn report(kind: MessageType, fields: &MessageFields<'_>) -> Result<CallReport, R
             detail: fields
                 .optional_text("detail", 0, DETAIL_CHARS_MAX)?
                 .map(ToOwned::to_owned),
+            voice: voice(fields)?,
         },
         _ => CallReport::Answered,
     })
@@ -167,7 +174,7 @@ fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCa
         caller_number: caller
             .parse()
             .map_err(|error| ReplyError::invalid(format!("callerNumber {error}.")))?,
-        channel: channel(fields)?,
+        channel: fields.word("channel", ChannelKind::WORDS)?,
         metadata,
         at,
         trace: fields.trace(),
@@ -179,13 +186,12 @@ fn number(fields: &MessageFields<'_>, name: &str) -> Result<PhoneNumber, ReplyEr
     number.map_err(|error| ReplyError::invalid(format!("{name} {error}.")))
 }
 
-fn channel(fields: &MessageFields<'_>) -> Result<Option<ChannelKind>, ReplyError> {
-    let named = fields.optional_text("channel", 1, 64)?;
-    let wrong = |_| {
-        let words = ChannelKind::WORDS.join(", ");
-        ReplyError::invalid(format!("channel must be one of {words}."))
-    };
-    named.map(str::parse).transpose().map_err(wrong)
+fn voice(fields: &MessageFields<'_>) -> Result<VoiceReport, ReplyError> {
+    Ok(VoiceReport {
+        voice_provider: fields.word("voiceProvider", VoiceProvider::WORDS)?,
+        stalls: fields.whole("stalls", VOICE_COUNT_MAX)?,
+        interruptions: fields.whole("interruptions", VOICE_COUNT_MAX)?,
+    })
 }
 
 fn turns(fields: &MessageFields<'_>) -> Result<Vec<SpokenTurn>, ReplyError> {
@@ -207,7 +213,9 @@ fn turns(fields: &MessageFields<'_>) -> Result<Vec<SpokenTurn>, ReplyError> {
 fn turn(index: usize, turn: &Value) -> Result<SpokenTurn, ReplyError> {
     let wrong = |what: &str| ReplyError::invalid(format!("turns[{index}] {what}."));
     let Value::Object(fields) = turn else {
-        return Err(wrong("must be an object {role, text, at?}"));
+        return Err(wrong(
+            "must be an object {role, text, at?, latencyMs?, interrupted?}",
+        ));
     };
     let fields = MessageFields(fields);
     let role = fields
@@ -231,8 +239,23 @@ fn turn(index: usize, turn: &Value) -> Result<SpokenTurn, ReplyError> {
         .map(Millis::parse_rfc3339)
         .transpose()
         .map_err(|error| wrong(&format!("has an at that is {error}")))?;
-    let text = text.to_owned();
-    Ok(SpokenTurn { role, text, at })
+    let latency_ms = fields.whole("latencyMs", LATENCY_MS_MAX).map_err(|_| {
+        wrong(&format!(
+            "has a latencyMs that is no whole number from 0 to {LATENCY_MS_MAX}"
+        ))
+    })?;
+    let interrupted = match fields.optional("interrupted") {
+        None => false,
+        Some(Value::Bool(interrupted)) => *interrupted,
+        Some(_) => return Err(wrong("has an interrupted that is neither true nor false")),
+    };
+    Ok(SpokenTurn {
+        role,
+        text: text.to_owned(),
+        at,
+        latency_ms,
+        interrupted,
+    })
 }
 
 fn initiator(fields: &MessageFields<'_>) -> Result<HangupInitiator, ReplyError> {
@@ -243,18 +266,6 @@ fn initiator(fields: &MessageFields<'_>) -> Result<HangupInitiator, ReplyError> 
         Some(_) => Err(ReplyError::invalid(
             "initiator must be one of caller, agent, bridge.",
         )),
-    }
-}
-
-fn ai_cost(fields: &MessageFields<'_>) -> Result<Option<u64>, ReplyError> {
-    match fields.optional("aiCostIdr") {
-        None => Ok(None),
-        Some(value) => match value.as_i64() {
-            Some(cost) if (0..=AI_COST_IDR_MAX).contains(&cost) => Ok(Some(cost.unsigned_abs())),
-            _ => Err(ReplyError::invalid(format!(
-                "aiCostIdr must be a whole number from 0 to {AI_COST_IDR_MAX}."
-            ))),
-        },
     }
 }
 

@@ -111,11 +111,13 @@ fn defaults_are_those_of_the_protocol() {
         reason: HangupReason::Normal,
         initiator: HangupInitiator::Caller,
         ai_cost_idr: None,
+        voice: VoiceReport::default(),
     };
     assert_eq!(report("call.hangup"), expected);
     let expected = CallReport::Failed {
         reason: HangupReason::BridgeError,
         detail: None,
+        voice: VoiceReport::default(),
     };
     assert_eq!(report("call.failed"), expected);
 }
@@ -141,15 +143,22 @@ fn messages() -> Vec<MessageContent> {
         parameters: object(json!({"n": 1})),
         trace,
     };
-    let turn = |role, at| SpokenTurn {
-        role,
-        text: "words".to_owned(),
-        at,
+    let turn = |role, at| SpokenTurn::new(role, "words".to_owned(), at);
+    let cut_off = SpokenTurn {
+        latency_ms: Some(640),
+        interrupted: true,
+        ..turn(Speaker::Agent, at)
     };
-    let hangup = |ai_cost_idr| CallReport::Hangup {
+    let voice = VoiceReport {
+        voice_provider: Some(VoiceProvider::Openai),
+        stalls: Some(2),
+        interruptions: Some(0),
+    };
+    let hangup = |ai_cost_idr, voice| CallReport::Hangup {
         reason: HangupReason::Transferred,
         initiator: HangupInitiator::Agent,
         ai_cost_idr,
+        voice,
     };
     let transferred = |ai_cost_idr| CallReport::Transferred {
         to: "+62811111111".parse().expect("a number"),
@@ -162,14 +171,19 @@ fn messages() -> Vec<MessageContent> {
         CallReport::Function(function),
         CallReport::Transcript {
             summary: "They talked.".to_owned(),
-            turns: vec![turn(Speaker::Agent, at), turn(Speaker::Caller, None)],
+            turns: vec![
+                turn(Speaker::Agent, at),
+                turn(Speaker::Caller, None),
+                cut_off,
+            ],
         },
-        hangup(None),
-        hangup(Some(450)),
+        hangup(None, VoiceReport::default()),
+        hangup(Some(450), voice),
         CallReport::failed(HangupReason::AiError, "a\0 fault"),
         CallReport::Failed {
             reason: HangupReason::MediaLost,
             detail: None,
+            voice,
         },
     ];
     let call = CALL.parse().expect("an id");

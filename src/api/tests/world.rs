@@ -28,7 +28,7 @@ use dikala_entities::{
     HangupReason, Millis, Store, TransactionType, UrlPolicy, Vault, attempt, credit_account,
     delivery, event, function, webhook,
 };
-use dikala_protocol::{CommandKind, IncomingCall};
+use dikala_protocol::{CommandKind, IncomingCall, VoiceReport};
 use dikala_testkit::{ReceivedRequest, ServerAnswer, StoreGuard, StoreKind, TenantServer, rows};
 use ipnet::IpNet;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
@@ -305,6 +305,7 @@ impl ApiWorld {
             reason: HangupReason::Requested,
             initiator: HangupInitiator::Bridge,
             ai_cost_idr: None,
+            voice: VoiceReport::default(),
         };
         let told = self
             .actors

@@ -17,9 +17,20 @@ pub enum Success {
 /// A reply in the wire format.
 pub fn reply(id: &str, success: Success) -> Value {
     match success {
-        Success::Call(CallReply::Admitted { call, agent }) => {
+        Success::Call(CallReply::Admitted {
+            call,
+            agent,
+            callee,
+        }) => {
             let agent = &*agent;
-            with(id, CallDecision::Answer { call, agent })
+            with(
+                id,
+                CallDecision::Answer {
+                    call,
+                    agent,
+                    callee,
+                },
+            )
         }
         Success::Call(CallReply::Refused { call, reason }) => {
             with(id, CallDecision::<()>::Reject { call, reason })

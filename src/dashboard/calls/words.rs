@@ -2,7 +2,7 @@
 
 use dikala_entities::{
     CallStatus, CallerNumber, ChannelKind, ConnectionQuality, DeliveryStatus, HangupInitiator,
-    HangupReason, Speaker,
+    HangupReason, Speaker, VoiceProvider,
 };
 use maud::{Markup, html};
 
@@ -55,6 +55,7 @@ pub const fn reason_id(reason: HangupReason) -> &'static str {
         HangupReason::CreditsExhausted => "calls-reason-credits-exhausted",
         HangupReason::Requested => "calls-reason-requested",
         HangupReason::Operator => "calls-reason-operator",
+        HangupReason::Silence => "calls-reason-silence",
         HangupReason::Abandoned => "calls-reason-abandoned",
         HangupReason::MediaLost => "calls-reason-media-lost",
         HangupReason::AiError => "calls-reason-ai-error",
@@ -135,6 +136,16 @@ pub const fn channel_id(channel: ChannelKind) -> &'static str {
     match channel {
         ChannelKind::Phone => "calls-channel-phone",
         ChannelKind::Whatsapp => "calls-channel-whatsapp",
+    }
+}
+
+/// The name of a voice's provider.
+pub const fn provider_id(provider: VoiceProvider) -> &'static str {
+    match provider {
+        VoiceProvider::Gemini => "voice-provider-gemini",
+        VoiceProvider::Openai => "voice-provider-openai",
+        VoiceProvider::Pipeline => "voice-provider-pipeline",
+        VoiceProvider::Scripted => "voice-provider-scripted",
     }
 }
 

@@ -708,6 +708,20 @@ calls-from = From
 calls-to = To
 calls-agent = Agent
 calls-number = Phone number
+calls-voice = Voice
+voice-provider-gemini = Gemini Live
+voice-provider-openai = OpenAI Realtime
+voice-provider-pipeline = Speech pipeline
+voice-provider-scripted = Test voice
+calls-turn-latency = answers in { $p50 }, 95 % in { $p95 }
+calls-interruptions = { $count ->
+    [one] { $count } interruption
+   *[other] { $count } interruptions
+}
+calls-stalls = { $count ->
+    [one] { $count } long pause
+   *[other] { $count } long pauses
+}
 calls-channel = Channel
 calls-channel-phone = Telephone
 calls-channel-whatsapp = WhatsApp
@@ -739,6 +753,7 @@ calls-reason-max-duration = Maximum call length reached
 calls-reason-credits-exhausted = Minutes used up
 calls-reason-requested = Ended by your team
 calls-reason-operator = Ended by the operator of the service
+calls-reason-silence = Caller said nothing any more
 calls-reason-abandoned = Caller hung up while it rang
 calls-reason-media-lost = Audio lost
 calls-reason-ai-error = AI error

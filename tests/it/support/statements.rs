@@ -335,7 +335,8 @@ fn fill() -> String {
              SELECT {tenant}, n::text, 'f', 200, '{{}}', n {rows}"
         ),
         format!("INSERT INTO audit SELECT 'aud_' || n, {tenant}, 'cli', 'agent.update', 'agent_1', '', n, NULL, NULL, 'main' {rows}"),
-        format!("INSERT INTO call_stats SELECT {tenant}, 'agent_' || (n % 7), n, 1, 1, 1, 0, 0, 1, 1, 1 {rows}"),
+        format!("INSERT INTO call_stats (tenant_id, subject, slot, calls, answered, ended, dropped, failed, minutes, talk_seconds, \
+             duration_seconds) SELECT {tenant}, 'agent_' || (n % 7), n, 1, 1, 1, 0, 0, 1, 1, 1 {rows}"),
         format!("INSERT INTO webhook_stats SELECT {webhook}, n, 'delivered', n % 40, 1 {rows}"),
         format!(
             "INSERT INTO users (id, tenant_id, email, name, role, mails_low_credit, mails_disabled_webhooks, created_at, updated_at) \

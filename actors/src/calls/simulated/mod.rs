@@ -14,7 +14,7 @@ use std::{
 use dikala_entities::{
     AgentId, BridgeId, CallId, Millis, PhoneNumberId, Plan, TenantId, agent, call, credit_hold,
 };
-use dikala_protocol::IncomingCall;
+use dikala_protocol::{CalleeNames, IncomingCall};
 use futures_util::future::{FutureExt, select};
 use tokio::sync::{Mutex, Notify};
 
@@ -184,12 +184,13 @@ impl NodeCalls {
             number_active: true,
             agent: None,
             agent_active: true,
+            names: CalleeNames::default(),
         };
         let mut row = new_row(deps, id, key.0, incoming, &callee, now);
         row.agent_id = Some(version.settings.id);
         row.agent_version = Some(version.number);
         let most = self.node_deps.max_concurrent;
-        match admit(Arc::clone(deps), row, version, most, now).await {
+        match admit(Arc::clone(deps), row, version, most, callee.names, now).await {
             Ok((opened, reply)) => {
                 *driver = Some(opened);
                 drop(driver);
@@ -217,6 +218,7 @@ impl NodeCalls {
             _ => Ok(CallReply::Admitted {
                 call,
                 agent: Arc::default(),
+                callee: CalleeNames::default(),
             }),
         }
     }

@@ -19,7 +19,7 @@ pub(in crate::calls) async fn answer(
     row.answered_at = Some(at);
     row.answer_message_id = next.answer_message.clone();
     let events = vec![events::answered(&row, at, now)];
-    call.write(row, events, None).await?;
+    call.write(row, events).await?;
     call.state = next;
     call.active.set_status(Some(CallStatus::Answered));
     tracing::info!(

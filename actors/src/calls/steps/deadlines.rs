@@ -3,7 +3,10 @@
 use dikala_entities::{HangupReason, Millis};
 use dikala_protocol::CommandKind;
 
-use super::{commands, credit, end};
+use super::{
+    commands, credit,
+    end::{self, EndReport},
+};
 use crate::calls::{error::CallError, machine::DueAction, owned::OwnedCall};
 
 pub(in crate::calls) async fn carry_out(
@@ -14,7 +17,7 @@ pub(in crate::calls) async fn carry_out(
     match due {
         DueAction::End(ending) => {
             let reason = ending.reason;
-            end::end(call, ending, None, None).await?;
+            end::end(call, ending, EndReport::default()).await?;
             if matches!(
                 reason,
                 HangupReason::AnswerTimeout | HangupReason::BridgeLost

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis, call};
-use dikala_protocol::CommandKind;
+use dikala_protocol::{CommandKind, VoiceReport};
 
 use super::credit;
 use crate::{
@@ -15,18 +15,26 @@ use crate::{
         owned::{OwnedCall, update},
         spans,
     },
-    commit::{CallWrite, CommitEntry, EndedCallStats},
+    commit::{CallCounts, CallWrite, CommitEntry},
     ledger::{Settle, Settlement},
     traces::request_id,
 };
 
-/// Settles the credit and writes the end in one commit, after asking for minutes that are not granted yet. `ai_cost_idr` is the
-/// bridge's figure; `None`: it is that of the joining, or follows from the minutes.
+/// What is reported about a call at its end, or at its joining.
+#[derive(Clone, Debug, Default)]
+pub(in crate::calls) struct EndReport {
+    /// The bridge's figure; `None`: it is that of the joining, or follows from the minutes.
+    pub(in crate::calls) ai_cost_idr: Option<i64>,
+    pub(in crate::calls) voice: VoiceReport,
+    /// For operators.
+    pub(in crate::calls) detail: Option<String>,
+}
+
+/// Settles the credit and writes the end in one commit, after asking for minutes that are not granted yet.
 pub(in crate::calls) async fn end(
     call: &mut OwnedCall,
     ending: CallEnding,
-    ai_cost_idr: Option<i64>,
-    detail: Option<String>,
+    report: EndReport,
 ) -> Result<(), CallError> {
     credit::cover(call, &ending).await?;
     let ending = call.state.covered(ending);
@@ -42,13 +50,18 @@ pub(in crate::calls) async fn end(
     let with_agent = call.state.minutes_with_agent(&ending);
     let unsettled = Arc::new(UnsettledEnding {
         row: call::Model {
-            failure_detail: detail,
+            failure_detail: report.detail,
+            voice_provider: report.voice.voice_provider,
+            stalls: report.voice.stalls.map(i64::from),
+            interruptions: report.voice.interruptions.map(i64::from),
             last_sign_at: call.state.seen_at,
             ..call.row.clone()
         },
         ending: ending.clone(),
         ai_cost: move |settled: Settlement| {
-            ai_cost_idr.unwrap_or_else(|| settled.minutes.min(with_agent).saturating_mul(rate))
+            report
+                .ai_cost_idr
+                .unwrap_or_else(|| settled.minutes.min(with_agent).saturating_mul(rate))
         },
     });
     let (then, was) = (Arc::clone(&unsettled), call.row.status);
@@ -86,8 +99,11 @@ pub(in crate::calls) async fn give_up(call: &mut OwnedCall, now: Millis) -> Resu
         ..ending
     };
     call.command(CommandKind::Hangup { reason });
-    let detail = "the service gave the call up".to_owned();
-    end(call, ending, None, Some(detail)).await
+    let report = EndReport {
+        detail: Some("the service gave the call up".to_owned()),
+        ..EndReport::default()
+    };
+    end(call, ending, report).await
 }
 
 /// The end of a call, except for its minutes.
@@ -119,7 +135,7 @@ impl<C: Fn(Settlement) -> i64> UnsettledEnding<C> {
         CommitEntry {
             call: Some(CallWrite::Update(Box::new(update))),
             events: vec![announced],
-            counted: Some(EndedCallStats::new(&row, settled.minutes)),
+            counted: Some(CallCounts::of_end(&row, settled.minutes)),
             ..CommitEntry::of(row.tenant_id)
         }
     }

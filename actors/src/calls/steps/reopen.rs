@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use dikala_entities::call;
-use sea_orm::EntityTrait;
+use dikala_entities::{call, phone_number, tenant};
+use dikala_protocol::CalleeNames;
+use sea_orm::{ConnectionTrait, DbErr, EntityTrait};
 
 use crate::calls::{
     error::{CallError, unavailable},
+    look_up,
     messages::CallReply,
     owned::OwnedCall,
     versions,
@@ -22,14 +24,29 @@ pub(in crate::calls) async fn reopen(call: &OwnedCall) -> Result<CallReply, Call
         .ok_or(CallError::UnknownCall)?;
     let settings = versions::of_call(db, &row).await.map_err(unavailable)?;
     match (settings, row.hangup_reason) {
-        (Some(settings), _) => Ok(CallReply::Admitted {
-            call: row.id,
-            agent: Arc::new(settings.for_bridge(&call.deps.transfers)),
-        }),
+        (Some(settings), _) => {
+            let zone = &call.deps.default_time_zone;
+            Ok(CallReply::Admitted {
+                call: row.id,
+                agent: Arc::new(settings.for_bridge(&call.deps.transfers, zone)),
+                callee: names(db, &row).await.map_err(unavailable)?,
+            })
+        }
         (None, Some(reason)) => Ok(CallReply::Refused {
             call: row.id,
             reason,
         }),
         (None, None) => Err(CallError::Unavailable),
     }
+}
+
+/// The present names of the call's tenant and number.
+async fn names(db: &impl ConnectionTrait, row: &call::Model) -> Result<CalleeNames, DbErr> {
+    let tenant = tenant::Entity::find_by_id(row.tenant_id).one(db).await?;
+    let number = phone_number::Entity::find_by_id(row.phone_number_id);
+    let number = number.one(db).await?;
+    Ok(look_up::names(
+        tenant.map(|tenant| tenant.name),
+        number.map(|number| number.label),
+    ))
 }

@@ -1,14 +1,17 @@
 //! The transcript of a call.
 
-use dikala_entities::{Millis, call, transcript};
+use dikala_entities::{Millis, TurnLatencyMs, call, transcript};
+use dikala_protocol::SpokenTurn;
 use sea_orm::EntityTrait;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::calls::{
-    error::{CallError, unavailable},
-    events,
-    owned::{OpenTranscript, OwnedCall},
+use crate::{
+    calls::{
+        error::{CallError, unavailable},
+        events,
+        owned::{OpenTranscript, OwnedCall},
+    },
+    commit::{CallCounts, CommitEntry},
 };
 
 /// Time after its end in which a call accepts a transcript.
@@ -20,7 +23,7 @@ pub(in crate::calls) async fn store(
     at: Millis,
     now: Millis,
     summary: String,
-    turns: Vec<Value>,
+    turns: Vec<SpokenTurn>,
 ) -> Result<(), CallError> {
     // The tenant erased the call, and the bridge need not try again.
     if call.row.is_erased() {
@@ -32,6 +35,11 @@ pub(in crate::calls) async fn store(
             status: call.state.status(),
         });
     }
+    let latencies: Vec<i64> = turns
+        .iter()
+        .filter_map(|turn| turn.latency_ms)
+        .map(i64::from)
+        .collect();
     let turns = serde_json::to_string(&turns).map_err(|_| CallError::Unavailable)?;
     if call.row.transcript_summary.as_ref() == Some(&summary) {
         let known = transcript::Entity::find_by_id(call.row.id)
@@ -66,13 +74,24 @@ pub(in crate::calls) async fn store(
     };
     let row = call::Model {
         transcript_summary: Some(summary.clone()),
+        turn_latency_ms: TurnLatencyMs::of(latencies.clone()).or(call.row.turn_latency_ms),
         ..call.row.clone()
     };
-    let written = call.write(row, vec![event], Some(transcript)).await;
+    let latency = row.turn_latency_ms;
+    // A later transcript replaces the first one, but the statistics count the turns of a call once.
+    let is_first = call.row.turn_latency_ms.is_none() && latency.is_some();
+    let entry = CommitEntry {
+        transcript: Some(transcript),
+        counted: is_first.then(|| CallCounts::of_turns(&row, &latencies)),
+        events: vec![event],
+        ..CommitEntry::of(row.tenant_id)
+    };
+    let written = call.write_with(row, entry).await;
     call.open_transcript = None;
     if written == Err(CallError::Unavailable) {
         // A later step must not write that there is none.
         call.row.transcript_summary = Some(summary);
+        call.row.turn_latency_ms = latency;
         call.open_transcript = Some(open);
     }
     written

@@ -4,6 +4,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use dikala_entities::{credit_hold, credit_transaction, event};
+use dikala_protocol::CalleeNames;
 use sea_orm::QueryOrder;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -306,6 +307,7 @@ fn rows(deps: &CallDeps, tenant: TenantId) -> Vec<call::Model> {
         number_active: true,
         agent: None,
         agent_active: true,
+        names: CalleeNames::default(),
     };
     let bridge = BridgeId::new(BEGAN);
     let row = |number: i64| {

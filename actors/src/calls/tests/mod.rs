@@ -18,7 +18,7 @@ use dikala_entities::{
     TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
     credit_account, function, phone_number, store::Transaction, tenant, transcript,
 };
-use dikala_protocol::IncomingCall;
+use dikala_protocol::{IncomingCall, VoiceReport};
 use dikala_testkit::StoreGuard;
 use dikala_testkit::rows;
 use futures_util::FutureExt;
@@ -94,6 +94,7 @@ impl World {
             ai_cost_idr_per_minute: 100,
             concurrency: PlanConcurrency::default(),
             transfers: TransferPrefixes::default(),
+            default_time_zone: "Asia/Jakarta".into(),
             versions: Versions::default(),
             ledger: commit::start(&here, &ledger_parts),
             functions: functions::start(
@@ -243,6 +244,7 @@ fn hang_up() -> CallInput {
         reason,
         initiator,
         ai_cost_idr: None,
+        voice: VoiceReport::default(),
     }
 }
 
@@ -645,7 +647,7 @@ async fn calls_of_an_agent_share_its_settings() {
     let third = world.incoming("3").await;
     assert_eq!(world.row(third).await.agent_version, Some(2));
     let again = world.calls.incoming(world.bridge, incoming("1")).await;
-    let Ok(CallReply::Admitted { call, agent }) = again else {
+    let Ok(CallReply::Admitted { call, agent, .. }) = again else {
         panic!("the call is there: {again:?}");
     };
     assert_eq!(

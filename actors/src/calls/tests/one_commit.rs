@@ -1,6 +1,7 @@
 //! A message is one commit: if any of its writes fails, nothing is stored; its repeat stores everything.
 
-use dikala_entities::{Actor, AuditAction, AuditId, EventKind, WebhookId, audit};
+use dikala_entities::{Actor, AuditAction, AuditId, EventKind, Speaker, WebhookId, audit};
+use dikala_protocol::SpokenTurn;
 use dikala_testkit::rows;
 use sea_orm::Statement;
 
@@ -107,12 +108,17 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
             "UPDATE ON calls",
             "INSERT ON transcripts",
             "INSERT ON events",
+            "INSERT ON call_stats",
         ],
         async || {
+            let answer = SpokenTurn::new(Speaker::Agent, "Besok.".to_owned(), None);
             let said = CallInput::Transcript {
                 at: None,
                 summary: "They talked.".to_owned(),
-                turns: Vec::new(),
+                turns: vec![SpokenTurn {
+                    latency_ms: Some(640),
+                    ..answer
+                }],
             };
             world.tell(call, said).await
         },

@@ -38,8 +38,8 @@ impl Version {
     }
 
     /// The agent as bridges see it.
-    pub fn for_bridge(&self, transfers: &TransferPrefixes) -> Arc<Value> {
-        let build = || Arc::new(self.settings.for_bridge(transfers));
+    pub fn for_bridge(&self, transfers: &TransferPrefixes, default_time_zone: &str) -> Arc<Value> {
+        let build = || Arc::new(self.settings.for_bridge(transfers, default_time_zone));
         Arc::clone(self.for_bridge.get_or_init(build))
     }
 }

@@ -13,7 +13,8 @@ use std::{
 
 use dikala_entities::{
     AuditId, BridgeId, CallId, CallStatus, EventId, HangupInitiator, HangupReason, Millis,
-    TenantId, audit, batch::BatchWrite, call, event, invocation, rows::ColumnType, transcript,
+    TenantId, TurnLatencyMs, VoiceProvider, audit, batch::BatchWrite, call, event, invocation,
+    rows::ColumnType, transcript,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect,
@@ -21,7 +22,7 @@ use sea_orm::{
 };
 
 use self::answers::Claims;
-pub use self::{answers::StoredResponse, stats::EndedCallStats};
+pub use self::{answers::StoredResponse, stats::CallCounts};
 use crate::events::outbox::NewEvent;
 
 /// Everything that one step of one call writes, all or nothing.
@@ -36,8 +37,8 @@ pub struct CommitEntry {
     pub audit: Option<audit::Model>,
     /// Stored response, if this is the effect of a request with an `Idempotency-Key`.
     pub answer: Option<StoredResponse>,
-    /// Only with the end of a call and its event.
-    pub counted: Option<EndedCallStats>,
+    /// Only with the end of a call and its event, or with a transcript and its event.
+    pub counted: Option<CallCounts>,
     pub events: Vec<NewEvent>,
 }
 
@@ -88,13 +89,17 @@ pub struct CallUpdate {
     pub hangup_initiator: Option<HangupInitiator>,
     pub transcript_summary: Option<String>,
     pub ai_cost_idr: Option<i64>,
+    pub voice_provider: Option<VoiceProvider>,
+    pub turn_latency_ms: Option<TurnLatencyMs>,
+    pub stalls: Option<i64>,
+    pub interruptions: Option<i64>,
     pub pending: Option<String>,
     pub answer_message_id: Option<String>,
     pub failure_detail: Option<String>,
     pub last_sign_at: i64,
 }
 
-const UPDATED: [(&str, ColumnType); 14] = [
+const UPDATED: [(&str, ColumnType); 18] = [
     ("status", ColumnType::Text),
     ("answered_at", ColumnType::BigInt),
     ("joined_at", ColumnType::BigInt),
@@ -105,6 +110,10 @@ const UPDATED: [(&str, ColumnType); 14] = [
     ("hangup_initiator", ColumnType::Text),
     ("transcript_summary", ColumnType::Text),
     ("ai_cost_idr", ColumnType::BigInt),
+    ("voice_provider", ColumnType::Text),
+    ("turn_latency_ms", ColumnType::Text),
+    ("stalls", ColumnType::BigInt),
+    ("interruptions", ColumnType::BigInt),
     ("pending", ColumnType::Text),
     ("answer_message_id", ColumnType::Text),
     ("failure_detail", ColumnType::Text),
@@ -131,6 +140,10 @@ impl CallUpdate {
             it.hangup_initiator.into(),
             it.transcript_summary.into(),
             it.ai_cost_idr.into(),
+            it.voice_provider.into(),
+            it.turn_latency_ms.into(),
+            it.stalls.into(),
+            it.interruptions.into(),
             it.pending.into(),
             it.answer_message_id.into(),
             it.failure_detail.into(),

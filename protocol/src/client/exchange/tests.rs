@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    MESSAGE_BYTES_MAX, command::CommandKind, message::FunctionInvocation, reply::InvocationOutcome,
+    MESSAGE_BYTES_MAX,
+    command::CommandKind,
+    message::{FunctionInvocation, VoiceReport},
+    reply::InvocationOutcome,
 };
 
 const AT: Option<Millis> = Some(Millis::MIN);
@@ -40,6 +43,7 @@ fn hangup() -> CallReport {
         reason: HangupReason::Normal,
         initiator: dikala_entities::HangupInitiator::Caller,
         ai_cost_idr: Some(7),
+        voice: VoiceReport::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use dikala_entities::{CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber, Speaker};
 use dikala_protocol::{
-    BridgeMessage, CallMessage, CallReport, IncomingCall, MessageContent, SpokenTurn,
+    BridgeMessage, CallMessage, CallReport, IncomingCall, MessageContent, SpokenTurn, VoiceReport,
 };
 use serde_json::{Map, json};
 use tokio_tungstenite::tungstenite::Message as Frame;
@@ -86,6 +86,7 @@ impl MessageWriter {
                 reason: HangupReason::Normal,
                 initiator: HangupInitiator::Caller,
                 ai_cost_idr: Some(450),
+                voice: VoiceReport::default(),
             }),
         };
         let id = id.to_string();
@@ -108,11 +109,7 @@ impl MessageWriter {
 }
 
 fn transcript() -> CallReport {
-    let turn = |role, text: &str| SpokenTurn {
-        role,
-        text: text.to_owned(),
-        at: None,
-    };
+    let turn = |role, text: &str| SpokenTurn::new(role, text.to_owned(), None);
     CallReport::Transcript {
         summary: "The caller asked for order 1001; it comes in 20 minutes.".to_owned(),
         turns: vec![

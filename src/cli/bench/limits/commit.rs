@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dikala_protocol::{
     SUBPROTOCOL,
-    reply::{CallDecision, Reply},
+    reply::{CallDecision, CalleeNames, Reply},
 };
 use futures_util::{SinkExt, StreamExt};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
@@ -68,7 +68,12 @@ async fn talk(stream: TcpStream, store: &DatabaseConnection) -> Result<()> {
         let id = quoted(text.as_bytes(), b"\"id\":\"").unwrap_or_default();
         let id = std::str::from_utf8(id).map_err(failed)?;
         commit(store).await.map_err(failed)?;
-        let reply = json!(Reply::new(id, CallDecision::Answer { call, agent: () }));
+        let decision = CallDecision::Answer {
+            call,
+            agent: (),
+            callee: CalleeNames::default(),
+        };
+        let reply = json!(Reply::new(id, decision));
         socket
             .send(Frame::text(reply.to_string()))
             .await

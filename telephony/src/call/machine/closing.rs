@@ -1,7 +1,7 @@
 //! The end of a call: waits for the last usage figures and for the model's summary, then reports the hang-up to the service.
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
-use dikala_protocol::CallReport;
+use dikala_protocol::{CallReport, VoiceReport};
 use dikala_sip::leg::{HangupNote, Order};
 
 use super::{CallMachine, End, MachineEffect, Now, Phase, VoiceState};
@@ -153,12 +153,13 @@ impl CallMachine {
 /// Turns a fault into a hang-up, because only that message can carry the model's cost. `AiError` always stays a failure.
 fn with_its_cost(end: CallReport, out: &mut Vec<MachineEffect>) -> CallReport {
     match end {
-        CallReport::Failed { reason, detail } if reason != HangupReason::AiError => {
+        CallReport::Failed { reason, detail, .. } if reason != HangupReason::AiError => {
             out.push(MachineEffect::Fault(detail.unwrap_or_default()));
             CallReport::Hangup {
                 reason,
                 initiator: HangupInitiator::Bridge,
                 ai_cost_idr: None,
+                voice: VoiceReport::default(),
             }
         }
         end => end,

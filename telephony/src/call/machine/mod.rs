@@ -17,7 +17,7 @@ mod transcript;
 
 use dikala_entities::{CallId, HangupInitiator, HangupReason, PhoneNumber};
 use dikala_protocol::{
-    CallAgent, CallReport, CommandKind, InvocationOutcome, MessageType,
+    CallAgent, CallReport, CommandKind, InvocationOutcome, MessageType, VoiceReport,
     client::{MessageRef, ServiceEvent, ServiceReply},
 };
 use dikala_sip::leg::{CallRefusal, LegEvent, Order};
@@ -110,6 +110,7 @@ impl End {
                 reason,
                 initiator,
                 ai_cost_idr: None,
+                voice: VoiceReport::default(),
             },
             words,
         }
@@ -305,7 +306,9 @@ impl CallMachine {
 
     fn on_reply(&mut self, reply: ServiceReply, now: Now, out: &mut Vec<MachineEffect>) {
         match reply {
-            ServiceReply::Taken { call, did, agent } => self.taken(call, &did, agent, now, out),
+            ServiceReply::Taken {
+                call, did, agent, ..
+            } => self.taken(call, &did, agent, now, out),
             ServiceReply::Refused { reason } => {
                 self.reject(refusal::refused(reason), None, now, out);
             }

@@ -3,7 +3,7 @@
 mod joined;
 
 use dikala_entities::{Millis, PhoneNumber, Speaker};
-use dikala_protocol::client::ReplyDelay;
+use dikala_protocol::{CalleeNames, client::ReplyDelay};
 use dikala_sip::{leg::Speech, warning_tone};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -63,6 +63,7 @@ fn taken() -> MachineInput {
         call: call_id(),
         did: did(),
         agent: agent(),
+        callee: CalleeNames::default(),
     }))
 }
 
@@ -210,11 +211,12 @@ fn told(effects: &[MachineEffect]) -> Vec<String> {
                 reason,
                 initiator,
                 ai_cost_idr,
+                ..
             } => {
                 let cost = ai_cost_idr.unwrap_or_default();
                 format!("hangup {reason} {initiator} {cost} at {}", at.as_i64())
             }
-            CallReport::Failed { reason, detail } => {
+            CallReport::Failed { reason, detail, .. } => {
                 format!("failed {reason}: {}", detail.as_deref().unwrap_or_default())
             }
         }),
@@ -940,7 +942,7 @@ fn any_input() -> impl Strategy<Value = MachineInput> {
     ];
     let told = prop_oneof![
         1 => Just(replied(ServiceReply::Refused { reason: HangupReason::NoAgent })),
-        8 => Just(replied(ServiceReply::Taken { call: call_id(), did: did(), agent: agent() })),
+        8 => Just(replied(ServiceReply::Taken { call: call_id(), did: did(), agent: agent(), callee: CalleeNames::default() })),
         4 => texts.clone().prop_map(|invocation_id| replied(ServiceReply::Outcome { invocation_id, outcome: InvocationOutcome::Ok { result: Map::new() } })),
         2 => texts.prop_map(|invocation_id| declined(MessageType::Function, Some(&invocation_id), "busy")),
         1 => Just(declined(MessageType::Answered, None, "x")),

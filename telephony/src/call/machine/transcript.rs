@@ -60,8 +60,7 @@ impl TranscriptBuilder {
     fn push(&mut self, role: Speaker, text: String, at: Millis, is_open: bool) {
         let text: String = text.chars().take(BYTES_MAX / 16).collect();
         self.bytes += text.len();
-        let at = Some(at);
-        let turn = SpokenTurn { role, text, at };
+        let turn = SpokenTurn::new(role, text, Some(at));
         self.turns.push(TranscriptEntry { turn, is_open });
     }
 
