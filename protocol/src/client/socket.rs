@@ -28,6 +28,9 @@ use url::{Host, Url};
 use self::{read_budget::ReadBudget, silence::MonitoredStream};
 use crate::SUBPROTOCOL;
 
+/// Time in which sent bytes have to be acknowledged by the other machine.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 /// Time limit for opening a socket.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// The largest frame of the service: an agent with all its functions.
@@ -114,7 +117,7 @@ async fn open(
     };
     let unreachable = |error: std::io::Error| SocketError::Unreachable(error.to_string());
     let tcp = connected.map_err(unreachable)?;
-    tcp.set_nodelay(true).map_err(unreachable)?;
+    prepare(&tcp).map_err(unreachable)?;
     let stream: Box<dyn ByteStream> = if is_secure {
         let name = match host {
             Host::Domain(name) => {
@@ -146,6 +149,14 @@ async fn open(
     }
 }
 
+/// Sends without delay, and breaks the connection if bytes are not acknowledged in time.
+fn prepare(tcp: &TcpStream) -> std::io::Result<()> {
+    tcp.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    socket2::SockRef::from(tcp).set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+    Ok(())
+}
+
 /// Writes frames until their senders are dropped; those that wait at the same moment are flushed together.
 pub async fn write(
     sink: &mut SplitSink<ClientSocket, Frame>,
@@ -159,4 +170,21 @@ pub async fn write(
         sink.flush().await?;
     }
     Ok(())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_path_that_swallows_bytes_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let tcp = TcpStream::connect(address).await.expect("a connection");
+        prepare(&tcp).expect("options");
+        let limit = socket2::SockRef::from(&tcp).tcp_user_timeout();
+        assert_eq!(limit.expect("an option"), Some(UNACKNOWLEDGED));
+    }
 }

@@ -30,14 +30,14 @@ pub struct LastReceived {
 }
 
 impl LastReceived {
-    fn now(epoch: Instant) -> Self {
+    pub fn now(epoch: Instant) -> Self {
         Self {
             epoch,
             after_ns: Arc::default(),
         }
     }
 
-    fn note(&self, now: Instant) {
+    pub fn note(&self, now: Instant) {
         let after = now.saturating_duration_since(self.epoch).as_nanos();
         let after = u64::try_from(after).unwrap_or(u64::MAX);
         self.after_ns.store(after, Relaxed);
