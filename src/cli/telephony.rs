@@ -6,7 +6,7 @@ use clap::Args;
 use dikala_actors::runtime::clock::SystemClock;
 use dikala_entities::Secret;
 use dikala_protocol::client::Address;
-use dikala_telephony::settings::{BridgeSettings, VoiceModel};
+use dikala_telephony::settings::BridgeSettings;
 
 use super::{CliError, output};
 use crate::{
@@ -60,12 +60,15 @@ pub(super) fn line(telephony: &BuiltInBridge) -> String {
 }
 
 fn has_a_voice(settings: &BridgeSettings) -> Result<(), ConfigError> {
-    match &settings.voice.model {
-        VoiceModel::Gemini(gemini) if gemini.lacks_key() => Err(ConfigError(
-            "telephony.voice.model is gemini, and telephony.gemini.api_key is not set; set it (GEMINI_API_KEY), or \
-             telephony.voice.model to scripted, which needs none"
+    let voice = &settings.voice;
+    let lacks_gemini = voice.gemini.is_none()
+        && (voice.fallback.iter().chain([&voice.provider])).any(|it| *it == VoiceProvider::Gemini);
+    if lacks_gemini {
+        return Err(ConfigError(
+            "telephony.voice names gemini, and telephony.gemini.api_key is not set; set it (GEMINI_API_KEY), or \
+             telephony.voice.provider to scripted, which needs none"
                 .to_owned(),
-        )),
-        _ => Ok(()),
+        ));
     }
+    Ok(())
 }

@@ -64,6 +64,7 @@ const LENGTHS: &[(&str, usize, usize)] = &[
     ("telephony.sip.codecs", 1, 4),
     ("telephony.sip.nameservers", 0, 3),
     ("telephony.sip.local_networks", 0, 64),
+    (telephony::FALLBACK, 0, 4),
 ];
 /// Listening addresses.
 const ADDRESSES: &[&str] = &["http.listen", "operator.listen"];
@@ -76,7 +77,7 @@ const NEEDED: &[&str] = &[
     "log.format",
     "telephony.sip.rtp_ports",
     "telephony.sip.srtp",
-    "telephony.voice.model",
+    "telephony.voice.provider",
     "telephony.gemini.url",
     "telephony.gemini.model",
 ];
@@ -96,9 +97,9 @@ impl Layers {
         ConfigError::all(self.0.get(key).and_then(fault_of).into_iter().collect())
     }
 
-    /// True if nobody chose a voice and the default model lacks its API key.
+    /// True if nobody chose a provider and the default one lacks its API key.
     pub fn wants_stand_in(&self) -> bool {
-        *self.origin("telephony.voice.model") == ConfigOrigin::Default && self.lacks_key()
+        *self.origin("telephony.voice.provider") == ConfigOrigin::Default && self.lacks_key()
     }
 
     /// True if the model needs an API key and none is set.
@@ -143,7 +144,7 @@ fn of_type(entry: &ConfigEntry) -> Fault {
         _ => None,
     };
     match (&entry.default, &entry.value) {
-        (ValueKind::I64(_), value) if key.starts_with(price::PRICES) => price::fault(value),
+        (ValueKind::I64(_), value) if key.contains(price::PRICES) => price::fault(value),
         (ValueKind::I64(_), value) => number(value),
         (ValueKind::Boolean(_), ValueKind::Boolean(_)) => None,
         (ValueKind::Boolean(_), ValueKind::String(text))
@@ -309,12 +310,19 @@ fn voice_without_key(layers: &Layers) -> Option<String> {
     let is_wanted = layers
         .text("telephony.enabled")
         .eq_ignore_ascii_case("true")
-        && layers.text("telephony.voice.model") == "gemini"
         && !layers.wants_stand_in();
+    let named = ["telephony.voice.provider", telephony::FALLBACK]
+        .into_iter()
+        .find(|key| {
+            layers
+                .text(key)
+                .split([' ', ','])
+                .any(|name| name == "gemini")
+        })?;
     (is_wanted && layers.lacks_key()).then(|| {
         format!(
-            "{}, and telephony.gemini.api_key is not set; set it (GEMINI_API_KEY), or telephony.voice.model to scripted, which needs none",
-            layers.told("telephony.voice.model")
+            "{}, and telephony.gemini.api_key is not set; set it (GEMINI_API_KEY), or name scripted instead, which needs none",
+            layers.told(named)
         )
     })
 }

@@ -1,12 +1,12 @@
-//! Prices of tokens: rupiah with up to three decimals, stored as whole thousandths.
+//! Prices of what voice providers bill: rupiah with up to three decimals, stored as whole thousandths.
 
 use std::fmt;
 
 use config::ValueKind;
 use serde::{Deserialize, Deserializer, de};
 
-/// The prefix of the keys that hold prices.
-pub(super) const PRICES: &str = "telephony.gemini.idr_per_million_tokens.";
+/// A part of the keys that hold prices: `telephony.gemini.idr_per_million.text_in`.
+pub(super) const PRICES: &str = ".idr_per_million.";
 const THOUSANDTHS: u64 = 1_000;
 const MOST: u64 = 1_000_000_000 * THOUSANDTHS;
 

@@ -3,6 +3,7 @@
 mod account;
 mod trunk_tables;
 mod trunks;
+mod voice;
 mod whatsapp;
 
 use std::{
@@ -15,15 +16,17 @@ use std::{
 
 use config::{Value, ValueKind};
 use dikala_sip::settings::{Codec, ListenAddress, SipSettings, SipTransport, Srtp, TlsFiles};
-use dikala_telephony::settings::{BridgeSettings, GeminiSettings, Prices, Voice, VoiceModel};
+use dikala_telephony::settings::BridgeSettings;
 use serde::Deserialize;
-use url::Url;
 
-use self::trunk_tables::TrunkTable;
-use super::{mask::MASK, nets::parse_net, price::Price};
+use self::{
+    trunk_tables::TrunkTable,
+    voice::{GeminiKeys, VoiceKeys},
+};
+use super::{mask::MASK, nets::parse_net};
 
 pub use self::account::{WhatsAppAccount, WhatsAppTrunk};
-pub(super) use self::{trunks::trunks, whatsapp::has_whatsapp};
+pub(super) use self::{trunks::trunks, voice::FALLBACK, whatsapp::has_whatsapp};
 
 /// The only list that may be a comma-separated text in the file.
 pub(super) const LISTEN: &str = "telephony.sip.listen";
@@ -67,47 +70,15 @@ struct SipKeys {
     folder: PathBuf,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-struct VoiceKeys {
-    model: String,
-    barge_in: bool,
-    #[serde(skip)]
-    stands_in: bool,
-}
-
-#[derive(Clone, Deserialize)]
-struct GeminiKeys {
-    url: String,
-    #[serde(default)]
-    api_key: Option<String>,
-    model: String,
-    idr_per_million_tokens: PriceKeys,
-}
-
-impl std::fmt::Debug for GeminiKeys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("GeminiKeys(…)")
-    }
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct PriceKeys {
-    text_in: Price,
-    audio_in: Price,
-    text_out: Price,
-    audio_out: Price,
-}
-
 impl TelephonyKeys {
-    /// Selects the scripted voice, because nobody chose a model and the default model lacks its API key.
+    /// Selects the scripted voice, because nobody chose a provider and the default one lacks its API key.
     pub(super) fn stand_in(&mut self) {
-        self.voice.model = "scripted".to_owned();
-        self.voice.stands_in = true;
+        self.voice.stand_in();
     }
 
     /// True if the scripted voice was selected as a stand-in.
     pub(super) fn has_stand_in(&self) -> bool {
-        self.voice.stands_in
+        self.voice.has_stand_in()
     }
 
     /// Reads the accounts of WhatsApp trunks. Their files are in this folder, unless a trunk names another one.
@@ -172,36 +143,10 @@ impl TelephonyKeys {
                     .filter_map(|table| table.read().ok())
                     .collect(),
             },
-            voice: Voice {
-                model: self.model(),
-                barge_in: self.voice.barge_in,
-            },
+            voice: self.voice.settings(&self.gemini),
             extra_ca_file,
             shutdown_seconds,
             engine_lost_after_seconds,
-        }
-    }
-
-    fn model(&self) -> VoiceModel {
-        let PriceKeys {
-            text_in,
-            audio_in,
-            text_out,
-            audio_out,
-        } = self.gemini.idr_per_million_tokens;
-        match self.voice.model.as_str() {
-            "scripted" => VoiceModel::Scripted,
-            _ => VoiceModel::Gemini(GeminiSettings {
-                url: self.gemini.url.clone(),
-                api_key: self.gemini.api_key.clone().unwrap_or_default(),
-                model: self.gemini.model.clone(),
-                prices: Prices {
-                    text_in: text_in.0,
-                    audio_in: audio_in.0,
-                    text_out: text_out.0,
-                    audio_out: audio_out.0,
-                },
-            }),
         }
     }
 }
@@ -232,13 +177,7 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
         "telephony.sip.nameservers" => nameserver(text)
             .is_none()
             .then_some("each entry must be an address, such as 192.0.2.53 or 192.0.2.53:5353"),
-        "telephony.voice.model" => (!["gemini", "scripted"].contains(&text))
-            .then_some("it must be gemini or scripted"),
-        "telephony.gemini.url" => (!is_websocket(text))
-            .then_some("it must be an address that begins with wss:// or ws://"),
-        "telephony.gemini.api_key" => (!text.bytes().all(|b| b.is_ascii_graphic()))
-            .then_some("it must be made of visible ASCII characters"),
-        _ => None,
+        _ => return voice::of_text(key, text),
     };
     fault.map(str::to_owned)
 }
@@ -315,11 +254,6 @@ fn srtp(text: &str) -> Option<Srtp> {
         "required" => Some(Srtp::Required),
         _ => None,
     }
-}
-
-fn is_websocket(text: &str) -> bool {
-    let url = Url::parse(text).ok();
-    url.is_some_and(|url| matches!(url.scheme(), "ws" | "wss") && url.has_host())
 }
 
 /// A table in displayable form: `{name=jkt-1 password=********}`.

@@ -2,10 +2,11 @@
 
 use std::{io::ErrorKind, net::SocketAddr, time::Duration};
 
+use dikala_entities::VoiceProvider;
 use dikala_sip::settings::{ListenAddress, SipSettings, SipTransport, Srtp, TlsFiles, Trunk};
 use dikala_telephony::{
     USER_AGENT,
-    settings::{BridgeSettings, VoiceModel},
+    settings::{BridgeSettings, Voice},
     trust::Trust,
     voice::gemini,
 };
@@ -48,10 +49,7 @@ pub async fn checks(settings: &BridgeSettings, has_stand_in: bool) -> Vec<CheckR
             found.push(("registrar", result));
         }
     }
-    found.push((
-        "voice",
-        voice(&settings.voice.model, &trust, has_stand_in).await,
-    ));
+    found.extend(voices(&settings.voice, &trust, has_stand_in).await);
     found
 }
 
@@ -183,12 +181,20 @@ async fn registrar(
     })
 }
 
-async fn voice(model: &VoiceModel, trust: &Trust, has_stand_in: bool) -> Result<String, String> {
-    match model {
-        VoiceModel::Scripted if has_stand_in => Ok(STAND_IN.to_owned()),
-        VoiceModel::Scripted => Ok("the scripted voice needs nothing".to_owned()),
-        VoiceModel::Gemini(settings) => gemini::check(settings, trust).await,
+/// Each configured provider: would it answer?
+async fn voices(voice: &Voice, trust: &Trust, has_stand_in: bool) -> Vec<CheckResult> {
+    let mut found = Vec::new();
+    if voice.provider == VoiceProvider::Scripted {
+        let told = match has_stand_in {
+            true => STAND_IN,
+            false => "the scripted voice needs nothing",
+        };
+        found.push(("voice", Ok(told.to_owned())));
     }
+    if let Some(gemini) = &voice.gemini {
+        found.push(("voice", gemini::check(gemini, trust).await));
+    }
+    found
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ const CONNECT_PATH: &str = "/bridge/v1/connect";
 
 /// The warning that the scripted voice answers as a stand-in.
 const STAND_IN: &str = "a test voice answers, which understands nobody: set telephony.gemini.api_key (GEMINI_API_KEY) to have Gemini \
-                        answer, or telephony.voice.model to scripted if this is meant";
+                        answer, or telephony.voice.provider to scripted if this is meant";
 
 /// Logs that warning.
 pub fn warn_of_stand_in() {

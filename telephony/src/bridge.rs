@@ -1,12 +1,13 @@
 //! A whole bridge: the SIP edge, its calls, the voice provider, and the client of the call service.
 
 use std::{
+    collections::BTreeMap,
     io,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use dikala_entities::{ChannelKind, Millis, PhoneError};
+use dikala_entities::{ChannelKind, Millis, PhoneError, VoiceProvider};
 use dikala_protocol::{
     IncomingCall,
     client::{Address, OpenedCall, ServiceClient, WallClock},
@@ -20,21 +21,23 @@ use dikala_sip::{
 };
 use serde_json::{Map, Value, json};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
     time::{Instant, timeout, timeout_at},
 };
 
 use crate::{
     USER_AGENT,
-    call::{self, CallCounters, CallRules, TaskDeps, unavailable},
-    settings::{BridgeSettings, Voice, VoiceModel},
+    call::{self, CallCounters, CallOrigin, CallRules, Providers, TaskDeps, unavailable},
+    settings::{BridgeSettings, Voice},
     trust::{Trust, TrustError},
-    voice::{Provider, Scripted},
+    voice::{Scripted, gemini::GeminiProvider},
 };
 
 /// Calls that have come in and have no task yet.
 const INCOMING_MAX: usize = 64;
+/// Unanswered calls of a trunk whose voice sessions are open already. The sessions of others open after the answer.
+const EARLY_VOICES_MAX: usize = 10;
 /// The end of the shutdown time, reserved for a farewell sentence and the last messages to the service. At most a third of it.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// The end of [`FAREWELL`], reserved for the way to phone and service.
@@ -151,10 +154,10 @@ impl TelephonyBridge {
         clock: WallClock,
     ) -> Result<Self, BridgeStartError> {
         let trust = Trust::new(settings.extra_ca_file.as_deref())?;
-        let provider = provider(&settings.voice, &trust);
+        let providers = providers(&settings.voice, &trust);
         let tls = trust.client_config();
         let begun = (std::time::Instant::now(), clock());
-        let calls = CallTasks::start(settings, provider, service, trust, clock);
+        let calls = CallTasks::start(settings, providers, service, trust, clock);
         let edge = Edge::start(settings.sip.clone(), USER_AGENT, tls, calls.incoming()).await?;
         Ok(Self {
             edge: Arc::new(edge),
@@ -204,15 +207,15 @@ impl TelephonyBridge {
     }
 }
 
-fn provider(voice: &Voice, trust: &Trust) -> Arc<dyn Provider> {
-    match &voice.model {
-        VoiceModel::Scripted => Arc::new(Scripted),
-        VoiceModel::Gemini(gemini) => Arc::new(crate::voice::gemini::GeminiProvider::new(
-            gemini.clone(),
-            trust.clone(),
-            voice.barge_in,
-        )),
+/// The configured providers.
+fn providers(voice: &Voice, trust: &Trust) -> Providers {
+    let mut providers: Providers = BTreeMap::new();
+    providers.insert(VoiceProvider::Scripted, Arc::new(Scripted));
+    if let Some(gemini) = &voice.gemini {
+        let gemini = GeminiProvider::new(gemini.clone(), trust.clone(), voice.barge_in);
+        providers.insert(VoiceProvider::Gemini, Arc::new(gemini));
     }
+    providers
 }
 
 /// The calls of a bridge, one task each, and how they end when the bridge stops.
@@ -230,7 +233,7 @@ impl CallTasks {
     /// Connects to the service and takes calls. Needs a tokio runtime.
     pub fn start(
         settings: &BridgeSettings,
-        provider: Arc<dyn Provider>,
+        providers: Providers,
         service: Address,
         trust: Trust,
         clock: WallClock,
@@ -243,8 +246,8 @@ impl CallTasks {
         let (stop, stopping) = watch::channel(None);
         let counters: Arc<CallCounters> = Arc::default();
         let deps = TaskDeps {
-            provider,
-            rules: rules(settings),
+            rules: rules(settings, &providers),
+            providers: Arc::new(providers),
             counters: Arc::clone(&counters),
             stop: stopping,
         };
@@ -295,14 +298,15 @@ fn in_peace(within: Duration) -> Duration {
     within - FAREWELL.min(within / 3)
 }
 
-fn rules(settings: &BridgeSettings) -> CallRules {
-    let prices = match &settings.voice.model {
-        VoiceModel::Scripted => None,
-        VoiceModel::Gemini(gemini) => Some(gemini.prices),
-    };
+fn rules(settings: &BridgeSettings, providers: &Providers) -> CallRules {
+    let voice = &settings.voice;
+    let voices = providers.keys();
+    let default = std::iter::once(voice.provider);
     CallRules {
-        barge_in: settings.voice.barge_in,
-        prices: prices.filter(|prices| !prices.are_none()),
+        barge_in: voice.barge_in,
+        voices: voices.map(|name| (*name, voice.prices(*name))).collect(),
+        preferred: default.chain(voice.fallback.iter().copied()).collect(),
+        opens_early: false,
         service_lost_after_ms: settings.engine_lost_after_seconds.saturating_mul(1_000),
     }
 }
@@ -316,6 +320,7 @@ async fn accept(
     mut closed: oneshot::Receiver<()>,
 ) {
     let mut calls = JoinSet::new();
+    let mut early = EarlyVoices::default();
     loop {
         let incoming = tokio::select! {
             incoming = waiting.recv() => incoming,
@@ -338,7 +343,13 @@ async fn accept(
         };
         match client.open_call(reported).await {
             Some(channel) => {
-                calls.spawn(call::run(deps.clone(), channel, incoming.leg));
+                let origin = CallOrigin {
+                    caller: incoming.caller,
+                    channel: kind_of(&incoming.channel),
+                };
+                let permit = early.of_trunk(incoming.trunk);
+                let deps = deps.clone();
+                calls.spawn(call::run(deps, channel, incoming.leg, origin, permit));
             }
             None => turn_away(&incoming.leg.orders),
         }
@@ -359,10 +370,7 @@ fn reported(call: &OfferedCall, now: Millis) -> Result<OpenedCall, PhoneError> {
         bridge_call_id: call.id.clone(),
         did: dids.next().unwrap_or_else(|| "".parse())?,
         caller_number: call.caller.parse()?,
-        channel: Some(match call.channel {
-            OfferedChannel::Telephone => ChannelKind::Phone,
-            OfferedChannel::WhatsApp(_) => ChannelKind::Whatsapp,
-        }),
+        channel: Some(kind_of(&call.channel)),
         metadata: Some(metadata(call)),
         at: Some(now),
         trace: None,
@@ -372,6 +380,26 @@ fn reported(call: &OfferedCall, now: Millis) -> Result<OpenedCall, PhoneError> {
         incoming,
         other_dids,
     })
+}
+
+fn kind_of(channel: &OfferedChannel) -> ChannelKind {
+    match channel {
+        OfferedChannel::Telephone => ChannelKind::Phone,
+        OfferedChannel::WhatsApp(_) => ChannelKind::Whatsapp,
+    }
+}
+
+/// Voice sessions that open before the answer, by trunk. A trunk that sends forged calls costs no more of them.
+#[derive(Debug, Default)]
+struct EarlyVoices(BTreeMap<String, Arc<Semaphore>>);
+
+impl EarlyVoices {
+    /// Trunks are configured, so they are few.
+    fn of_trunk(&mut self, trunk: String) -> Option<OwnedSemaphorePermit> {
+        let new = || Arc::new(Semaphore::new(EARLY_VOICES_MAX));
+        let semaphore = self.0.entry(trunk).or_insert_with(new);
+        Arc::clone(semaphore).try_acquire_owned().ok()
+    }
 }
 
 /// The metadata that the service stores with the call.

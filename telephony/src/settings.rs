@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use dikala_entities::VoiceProvider;
 use dikala_sip::settings::SipSettings;
 use url::Url;
 
@@ -18,17 +19,53 @@ pub struct BridgeSettings {
     pub engine_lost_after_seconds: u64,
 }
 
+/// The providers that this program has.
+pub const PROVIDERS: &[VoiceProvider] = &[VoiceProvider::Gemini, VoiceProvider::Scripted];
+
+/// The voice providers of the bridge. The scripted one is always there.
 #[derive(Debug, Clone)]
 pub struct Voice {
-    pub model: VoiceModel,
-    /// Callers may interrupt the agent.
+    /// For agents that choose none, and for those whose choice is not configured.
+    pub provider: VoiceProvider,
+    /// The providers that take over when one fails, in this order.
+    pub fallback: Vec<VoiceProvider>,
+    pub gemini: Option<GeminiSettings>,
+    /// Callers may interrupt the agent, unless the agent's own settings say otherwise.
     pub barge_in: bool,
 }
 
-#[derive(Debug, Clone)]
-pub enum VoiceModel {
-    Scripted,
-    Gemini(GeminiSettings),
+impl Default for Voice {
+    /// The scripted provider alone.
+    fn default() -> Self {
+        Self {
+            provider: VoiceProvider::Scripted,
+            fallback: Vec::new(),
+            gemini: None,
+            barge_in: true,
+        }
+    }
+}
+
+impl Voice {
+    /// Gemini alone.
+    pub fn gemini(settings: GeminiSettings) -> Self {
+        Self {
+            provider: VoiceProvider::Gemini,
+            gemini: Some(settings),
+            ..Self::default()
+        }
+    }
+
+    /// The prices of a provider, if there are any.
+    pub fn prices(&self, provider: VoiceProvider) -> Option<Prices> {
+        let prices = match provider {
+            VoiceProvider::Gemini => self.gemini.as_ref()?.prices,
+            VoiceProvider::Openai | VoiceProvider::Pipeline | VoiceProvider::Scripted => {
+                return None;
+            }
+        };
+        (!prices.are_none()).then_some(prices)
+    }
 }
 
 #[derive(Clone)]
@@ -64,18 +101,25 @@ impl std::fmt::Debug for GeminiSettings {
     }
 }
 
-/// Thousandths of a rupiah per million tokens, by modality.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Thousandths of a rupiah per million units. A provider bills some of the units.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prices {
+    /// Tokens, by modality and direction.
     pub text_in: u64,
     pub audio_in: u64,
     pub text_out: u64,
     pub audio_out: u64,
+    /// Input tokens that the provider had in its cache.
+    pub cached_in: u64,
+    /// Seconds of audio.
+    pub seconds: u64,
+    /// Characters of text that was spoken.
+    pub characters: u64,
 }
 
 impl Prices {
     /// No prices are configured.
     pub fn are_none(&self) -> bool {
-        [self.text_in, self.audio_in, self.text_out, self.audio_out] == [0; 4]
+        *self == Self::default()
     }
 }

@@ -9,7 +9,7 @@ use dikala_sip::settings::{
 };
 use dikala_telephony::{
     bridge::TelephonyBridge,
-    settings::{BridgeSettings, Voice, VoiceModel},
+    settings::{BridgeSettings, Voice},
 };
 use dikala_testkit::{PATIENCE, eventually, phone::registrar};
 use tokio::net::UdpSocket;
@@ -48,10 +48,7 @@ async fn a_bridge_that_stops_takes_itself_off_its_registrars() {
             trunks: vec![registered],
             nameservers: Vec::new(),
         },
-        voice: Voice {
-            model: VoiceModel::Scripted,
-            barge_in: true,
-        },
+        voice: Voice::default(),
         extra_ca_file: None,
         shutdown_seconds: 20,
         engine_lost_after_seconds: 30,

@@ -1,6 +1,6 @@
 //! The ring tone for a caller while a person is called: 425 Hz, 1 s on and 4 s off (ITU-T E.180, supplement 2: most of Europe and
-//! Indonesia). And the tone that warns joined callers of the end: two beeps of 1,400 Hz, the frequency of the same list's warning
-//! tones.
+//! Indonesia). The tone that warns joined callers of the end: two beeps of 1,400 Hz, the frequency of the same list's warning
+//! tones. And the soft one for a caller who waits for a function: two beeps of 440 Hz.
 #![expect(
     clippy::float_arithmetic,
     reason = "a sine; it is made samples here and goes nowhere else"
@@ -39,30 +39,44 @@ impl RingTone {
     }
 }
 
-/// Length of a beep and of the pause between two, in samples: 200 ms.
+/// Length of a beep and of the pause between two, in samples: 200 ms. Both tones end at a zero of their sine.
 const BEEP_SAMPLES: usize = SPEECH_RATE as usize / 5;
-const BEEP_HERTZ: f64 = 1_400.0;
+const WARNING_HERTZ: f64 = 1_400.0;
+const WAITING_HERTZ: f64 = 440.0;
+/// About -25 dBm0.
+const SOFT_AMPLITUDE: f64 = 1_300.0;
 
 /// Two beeps, 0.6 s in all, at [`SPEECH_RATE`].
 pub fn warning_tone() -> Vec<i16> {
-    let step = TAU * BEEP_HERTZ / f64::from(SPEECH_RATE);
-    let beep = (0..BEEP_SAMPLES).map(|n| (AMPLITUDE * (step * n as f64).sin()).round() as i16);
+    two_beeps(WARNING_HERTZ, AMPLITUDE)
+}
+
+/// Two soft beeps, 0.6 s in all, at [`SPEECH_RATE`].
+pub fn waiting_tone() -> Vec<i16> {
+    two_beeps(WAITING_HERTZ, SOFT_AMPLITUDE)
+}
+
+fn two_beeps(hertz: f64, amplitude: f64) -> Vec<i16> {
+    let step = TAU * hertz / f64::from(SPEECH_RATE);
+    let beep = (0..BEEP_SAMPLES).map(|n| (amplitude * (step * n as f64).sin()).round() as i16);
     let pause = std::iter::repeat_n(0, BEEP_SAMPLES);
     beep.clone().chain(pause).chain(beep).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BEEP_SAMPLES, RingTone, warning_tone};
+    use super::{BEEP_SAMPLES, RingTone, waiting_tone, warning_tone};
 
     #[test]
-    fn a_warning_is_two_beeps() {
-        let tone = warning_tone();
-        let loud = |samples: &[i16]| samples.iter().any(|sample| sample.unsigned_abs() > 3_000);
-        let parts: Vec<bool> = tone.chunks(BEEP_SAMPLES).map(loud).collect();
-        assert_eq!(parts, [true, false, true]);
-        let steepest = tone.windows(2).map(|two| two[1].abs_diff(two[0])).max();
-        assert!(steepest < Some(1_600), "a click: {steepest:?}");
+    fn a_signal_is_two_beeps() {
+        for (tone, loudness, step) in [(warning_tone(), 3_000, 1_600), (waiting_tone(), 1_200, 160)]
+        {
+            let loud = |samples: &[i16]| samples.iter().any(|it| it.unsigned_abs() > loudness);
+            let parts: Vec<bool> = tone.chunks(BEEP_SAMPLES).map(loud).collect();
+            assert_eq!(parts, [true, false, true]);
+            let steepest = tone.windows(2).map(|two| two[1].abs_diff(two[0])).max();
+            assert!(steepest < Some(step), "a click: {steepest:?}");
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) fn configure(layers: &mut Layers) -> Result<(), CliError> {
         layers.set_trunk_from_command("this machine", &addresses)?;
     }
     if layers.wants_stand_in() {
-        layers.set_from_command("telephony.voice.model", "scripted")?;
+        layers.set_from_command("telephony.voice.provider", "scripted")?;
     }
     Ok(())
 }
@@ -51,7 +51,7 @@ pub(super) fn welcome(app: &App, layers: &Layers) -> String {
     let Some(telephony) = app.telephony() else {
         return String::new();
     };
-    let voice = match layers.text("telephony.voice.model").as_str() {
+    let voice = match layers.text("telephony.voice.provider").as_str() {
         "scripted" => "a test voice answers; with GEMINI_API_KEY set, a model does",
         _ => "Gemini answers, which nobody has tried with Google's own service yet",
     };
@@ -112,7 +112,7 @@ mod tests {
                     .text("telephony.enabled")
                     .eq_ignore_ascii_case("true")
             );
-            assert_eq!(layers.text("telephony.voice.model"), "scripted");
+            assert_eq!(layers.text("telephony.voice.provider"), "scripted");
             let listen = layers.text("telephony.sip.listen");
             assert!(listen.starts_with("udp://127.0.0.1:"), "{listen}");
             assert!(layers.text("telephony.sip.trunks").contains("this machine"));
@@ -128,7 +128,11 @@ mod tests {
             ("DIKALA_TELEPHONY__GEMINI__URL", "ws://127.0.0.1:9/x"),
         ] {
             let layers = configured(&[(variable, value)]);
-            assert_eq!(layers.text("telephony.voice.model"), "gemini", "{variable}");
+            assert_eq!(
+                layers.text("telephony.voice.provider"),
+                "gemini",
+                "{variable}"
+            );
         }
     }
 

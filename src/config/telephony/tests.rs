@@ -1,6 +1,8 @@
 //! Tests of the keys of the bridge.
 
+use dikala_entities::VoiceProvider;
 use dikala_sip::settings::{AnswerOrder, OutboundIdentity, SessionTimer, TransferMethod};
+use dikala_telephony::settings::Prices;
 
 use super::*;
 use crate::config::{ConfigError, Layers, Settings as All};
@@ -69,9 +71,7 @@ fn a_bridge_is_told_what_is_configured() {
         ),
         ("quiet", 600)
     );
-    assert!(
-        matches!(&bridge.voice.model, VoiceModel::Gemini(gemini) if gemini.api_key == "g-secret")
-    );
+    assert!(matches!(&bridge.voice.gemini, Some(gemini) if gemini.api_key == "g-secret"));
     assert_eq!(
         (bridge.sip.max_calls, bridge.engine_lost_after_seconds),
         (200, 30)
@@ -98,7 +98,7 @@ fn a_bridge_is_told_what_is_configured() {
 
 #[test]
 fn what_is_listened_on_may_be_one_text() {
-    let toml = "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n[telephony.sip]\n\
+    let toml = "[telephony]\nenabled = true\n[telephony.voice]\nprovider = \"scripted\"\n[telephony.sip]\n\
                 listen = \"udp://0.0.0.0:5060, tcp://[::1]:0,\"\n";
     let (layers, settings) = read(toml, &[]).expect("it is right");
     let listened: Vec<String> = settings
@@ -173,8 +173,8 @@ fn media_needs_one_pair_of_ports() {
 fn a_key_of_ones_own_wins_over_that_of_the_environment() {
     let toml = "[telephony]\nenabled = true\n[telephony.gemini]\napi_key = \"mine\"\n";
     let (_, settings) = read(toml, &[("GEMINI_API_KEY", "theirs")]).expect("it is right");
-    let model = settings.telephony().map(|bridge| bridge.voice.model);
-    assert!(matches!(model, Some(VoiceModel::Gemini(gemini)) if gemini.api_key == "mine"));
+    let gemini = settings.telephony().and_then(|bridge| bridge.voice.gemini);
+    assert!(gemini.is_some_and(|gemini| gemini.api_key == "mine"));
     let (_, settings) = read("", &[("GEMINI_API_KEY", "theirs")]).expect("it is right");
     assert!(settings.telephony().is_none(), "a key alone starts nothing");
 }
@@ -183,7 +183,8 @@ fn a_key_of_ones_own_wins_over_that_of_the_environment() {
 fn without_a_key_a_test_voice_stands_in_for_who_asked_for_none() {
     let model = |toml: &str, variables: &[(&str, &str)]| {
         let (_, settings) = read(toml, variables).expect("it is right");
-        let scripted = matches!(settings.bridge_keys().voice.model, VoiceModel::Scripted);
+        let provider = settings.bridge_keys().voice.provider;
+        let scripted = provider == VoiceProvider::Scripted;
         (scripted, settings.has_stand_in())
     };
     let enabled = "[telephony]\nenabled = true\n";
@@ -194,7 +195,7 @@ fn without_a_key_a_test_voice_stands_in_for_who_asked_for_none() {
     // Another server for the model may need no key, even if the model is chosen by name.
     let own = ("DIKALA_TELEPHONY__GEMINI__URL", "ws://127.0.0.1:9/x");
     assert_eq!(model(enabled, &[own]), (false, false));
-    let named = ("DIKALA_TELEPHONY__VOICE__MODEL", "gemini");
+    let named = ("DIKALA_TELEPHONY__VOICE__PROVIDER", "gemini");
     assert_eq!(model(enabled, &[own, named]), (false, false));
     let theirs = (
         "DIKALA_TELEPHONY__GEMINI__URL",
@@ -205,18 +206,20 @@ fn without_a_key_a_test_voice_stands_in_for_who_asked_for_none() {
 
 #[test]
 fn prices_may_have_decimals() {
-    let toml = "[telephony.gemini]\napi_key = \"k\"\n[telephony.gemini.idr_per_million_tokens]\n\
+    let toml = "[telephony.gemini]\napi_key = \"k\"\n[telephony.gemini.idr_per_million]\n\
                 text_in = 12_300\naudio_in = 49200.5\naudio_out = \"0.125\"\n";
-    let name = "DIKALA_TELEPHONY__GEMINI__IDR_PER_MILLION_TOKENS__TEXT_OUT";
+    let name = "DIKALA_TELEPHONY__GEMINI__IDR_PER_MILLION__TEXT_OUT";
     let (_, settings) = read(toml, &[(name, "7.25")]).expect("it is right");
     let expected = Prices {
         text_in: 12_300_000,
         audio_in: 49_200_500,
         text_out: 7_250,
         audio_out: 125,
+        ..Prices::default()
     };
-    let model = settings.bridge_keys().voice.model;
-    assert!(matches!(model, VoiceModel::Gemini(gemini) if gemini.prices == expected));
+    let voice = settings.bridge_keys().voice;
+    assert_eq!(voice.prices(VoiceProvider::Gemini), Some(expected));
+    assert_eq!(voice.prices(VoiceProvider::Scripted), None);
 }
 
 #[test]
@@ -292,19 +295,19 @@ fn what_is_wrong_is_said() {
             "such as 192.168.0.0/16",
         ),
         (
-            "[telephony.voice]\nmodel = \"parrot\"\n".to_owned(),
-            "gemini or scripted",
+            "[telephony.voice]\nprovider = \"parrot\"\n".to_owned(),
+            "one of gemini, scripted",
         ),
         (
             "[telephony.gemini]\nurl = \"https://x\"\n".to_owned(),
             "wss://",
         ),
         (
-            "[telephony.gemini.idr_per_million_tokens]\naudio_in = -1\n".to_owned(),
+            "[telephony.gemini.idr_per_million]\naudio_in = -1\n".to_owned(),
             "from 0 to",
         ),
         (
-            "[telephony.gemini.idr_per_million_tokens]\naudio_in = 0.0001\n".to_owned(),
+            "[telephony.gemini.idr_per_million]\naudio_in = 0.0001\n".to_owned(),
             "three decimals",
         ),
         (

@@ -13,7 +13,7 @@ use dikala_entities::{Millis, Secret};
 use dikala_protocol::client::Address;
 use dikala_sip::settings::{Codec, ListenAddress, SipSettings, SipTransport, Srtp, Trunk};
 use dikala_telephony::{
-    settings::{BridgeSettings, GeminiSettings, Prices, Voice, VoiceModel},
+    settings::{BridgeSettings, GeminiSettings, Prices, Voice},
     threads::BridgeThreads,
 };
 
@@ -55,6 +55,7 @@ fn settings(model: &str, codec: Codec) -> BridgeSettings {
         audio_in: 1,
         text_out: 1,
         audio_out: 1,
+        ..Prices::default()
     };
     let gemini = GeminiSettings {
         url: model.to_owned(),
@@ -83,10 +84,7 @@ fn settings(model: &str, codec: Codec) -> BridgeSettings {
             }],
             nameservers: Vec::new(),
         },
-        voice: Voice {
-            model: VoiceModel::Gemini(gemini),
-            barge_in: true,
-        },
+        voice: Voice::gemini(gemini),
         shutdown_seconds: 1,
         engine_lost_after_seconds: 30,
         extra_ca_file: None,

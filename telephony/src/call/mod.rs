@@ -7,5 +7,6 @@ mod task;
 
 pub(crate) use counters::CallCounters;
 pub use counters::CallStatistics;
-pub(crate) use machine::{CallRules, unavailable};
+pub(crate) use machine::{CallOrigin, CallRules, unavailable};
+pub use task::Providers;
 pub(crate) use task::{TaskDeps, run};

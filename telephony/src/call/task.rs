@@ -1,20 +1,21 @@
 //! The task of a call: feeds the state machine with inputs from phone, voice and service, and carries out its effects.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use dikala_protocol::client::CallChannel;
+use dikala_entities::VoiceProvider;
+use dikala_protocol::{CallReport, client::CallChannel};
 use dikala_sip::leg::{Leg, LegEvent, Order, Speech};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{OwnedSemaphorePermit, mpsc, watch},
     time::{Instant, sleep_until, timeout},
 };
 
 use super::{
     counters::CallCounters,
-    machine::{CallMachine, CallRules, MachineEffect, MachineInput, Now},
+    machine::{CallMachine, CallOrigin, CallRules, MachineEffect, MachineInput, Now},
     outlet::Outlet,
 };
-use crate::voice::{Provider, VoiceEvent, VoiceInput, VoiceSession};
+use crate::voice::{Provider, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup};
 
 /// Time limit for the leg to read the last orders.
 const LAST_ORDER: Duration = Duration::from_secs(2);
@@ -24,18 +25,28 @@ const AHEAD_MOST: usize = 600;
 /// 100 ms, the longest piece of a voice.
 const PIECE_SAMPLES: usize = dikala_sip::leg::SPEECH_RATE as usize / 10;
 
+/// The configured voice providers.
+pub type Providers = BTreeMap<VoiceProvider, Arc<dyn Provider>>;
+
 #[derive(Debug, Clone)]
 pub(crate) struct TaskDeps {
-    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) providers: Arc<Providers>,
     pub(crate) rules: CallRules,
     pub(crate) counters: Arc<CallCounters>,
     /// Set once the bridge stops: the time by which calls have to be over.
     pub(crate) stop: watch::Receiver<Option<Instant>>,
 }
 
-/// Runs a call until its end is handed to the service's client.
-pub(crate) async fn run(deps: TaskDeps, channel: CallChannel, leg: Leg) {
-    let call = Call::new(deps, channel, leg);
+/// Runs a call until its end is handed to the service's client. With the permit, its voice session opens before the answer.
+pub(crate) async fn run(
+    mut deps: TaskDeps,
+    channel: CallChannel,
+    leg: Leg,
+    origin: CallOrigin,
+    early_voice: Option<OwnedSemaphorePermit>,
+) {
+    deps.rules.opens_early = early_voice.is_some();
+    let call = Call::new(deps, channel, leg, origin, early_voice);
     call.run().await;
 }
 
@@ -53,6 +64,8 @@ struct Call {
     /// False once the service's client has ended.
     hears_service: bool,
     voice: Option<Voice>,
+    /// Given back with the answer.
+    early_voice: Option<OwnedSemaphorePermit>,
     effects: Vec<MachineEffect>,
 }
 
@@ -62,13 +75,19 @@ struct Voice {
 }
 
 impl Call {
-    fn new(deps: TaskDeps, channel: CallChannel, leg: Leg) -> Self {
+    fn new(
+        deps: TaskDeps,
+        channel: CallChannel,
+        leg: Leg,
+        origin: CallOrigin,
+        early_voice: Option<OwnedSemaphorePermit>,
+    ) -> Self {
         let mut effects = Vec::new();
         let now = Now {
             ms: 0,
             at: channel.now(),
         };
-        let machine = CallMachine::new(deps.rules.clone(), now, &mut effects);
+        let machine = CallMachine::new(deps.rules.clone(), origin, now, &mut effects);
         Self {
             deps,
             channel,
@@ -80,6 +99,7 @@ impl Call {
             events: Some(leg.events),
             hears_service: true,
             voice: None,
+            early_voice,
             effects,
         }
     }
@@ -189,15 +209,7 @@ impl Call {
                     self.orders.send(order);
                 }
                 MachineEffect::Say(speech) => self.say(speech),
-                MachineEffect::OpenVoice(setup) => {
-                    tracing::info!(call = setup.call_id, "a call is taken");
-                    self.call_id.clone_from(&setup.call_id);
-                    let VoiceSession { spoken, heard } = self.deps.provider.open(*setup);
-                    self.voice = Some(Voice {
-                        spoken: Outlet::new(spoken),
-                        heard,
-                    });
-                }
+                MachineEffect::OpenVoice(name, setup) => self.open_voice(name, *setup),
                 MachineEffect::Voice(spoken) => {
                     if let Some(voice) = &mut self.voice {
                         match spoken {
@@ -210,9 +222,25 @@ impl Call {
                 MachineEffect::Fault(words) => {
                     tracing::warn!(call = self.call_id, %words, "a call broke");
                 }
-                MachineEffect::Service(message, at) => self.channel.post(message, at).await,
+                MachineEffect::Stall(_) | MachineEffect::TurnLatency { .. } => {}
+                MachineEffect::Service(message, at) => {
+                    if message == CallReport::Answered {
+                        self.early_voice = None;
+                    }
+                    self.channel.post(message, at).await;
+                }
             }
         }
+    }
+
+    fn open_voice(&mut self, name: VoiceProvider, setup: VoiceSetup) {
+        tracing::info!(call = setup.call_id, voice = %name, "a voice session opens");
+        self.call_id.clone_from(&setup.call_id);
+        let session = self.deps.providers.get(&name).map(|it| it.open(setup));
+        self.voice = session.map(|VoiceSession { spoken, heard }| Voice {
+            spoken: Outlet::new(spoken),
+            heard,
+        });
     }
 
     fn say(&mut self, speech: Speech) {

@@ -6,6 +6,7 @@ mod phrases;
 mod scripted;
 mod session;
 
+pub(crate) use common::words::late_outcome;
 pub use phrases::Phrase;
 use phrases::is_indonesian;
 pub use scripted::Scripted;

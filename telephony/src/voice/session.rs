@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dikala_entities::Speaker;
 use dikala_protocol::CallAgent;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -18,6 +19,10 @@ pub struct VoiceSetup {
     /// For logs.
     pub call_id: String,
     pub agent: CallAgent,
+    /// Sentences about the call for the agent: time, caller, called number and channel.
+    pub circumstances: String,
+    /// The conversation with a session before this one, oldest turn first. With it the agent goes on and does not greet.
+    pub so_far: Vec<(Speaker, String)>,
 }
 
 /// The channels of one voice session.
@@ -30,10 +35,14 @@ pub struct VoiceSession {
 /// A message from the call to the voice.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VoiceInput {
+    /// The call is answered: the agent speaks first. Nothing is generated before it.
+    Greet,
     /// 20 to 40 ms of the caller at [`dikala_sip::leg::CALLER_RATE`].
     Audio(Vec<i16>),
     /// A note for the agent that the caller did not say, such as a failed transfer.
     Text(String),
+    /// The caller's voice has begun, or has ended.
+    Activity { speaks: bool },
     /// The keys that the caller pressed: `the caller pressed 4 2 7 #`.
     Keys(String),
     /// The call is about to end: the agent is to say goodbye. The text for the agent gives reason and time left.
@@ -82,7 +91,7 @@ impl ToolOutcome {
 /// A message from the voice to the call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VoiceEvent {
-    /// Ready to talk; the greeting follows without a request.
+    /// Ready to talk.
     Ready,
     /// The agent's samples at [`dikala_sip::leg::SPEECH_RATE`], faster than real time. A model's pieces are 100 ms at most, so
     /// that a channel of a limited number of pieces is limited in time.
@@ -105,7 +114,7 @@ pub enum VoiceEvent {
     AgentSaid(String),
     /// The agent's turn is over.
     TurnOver,
-    /// Tokens used since the last report.
+    /// Units used since the last report.
     Usage(Usage),
     /// The requested summary has begun.
     Summarising,
@@ -118,12 +127,20 @@ pub enum VoiceEvent {
     Lost(String),
 }
 
+/// What a provider bills. No unit is counted twice: cached tokens are in no other field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
+    /// Tokens, by modality and direction.
     pub text_in: u64,
     pub audio_in: u64,
     pub text_out: u64,
     pub audio_out: u64,
+    /// Input tokens that the provider had in its cache.
+    pub cached_in: u64,
+    /// Audio that was transcribed.
+    pub milliseconds: u64,
+    /// Text that was spoken.
+    pub characters: u64,
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_sip::settings::{ListenAddress, SipTransport, Trunk};
 use dikala_telephony::{
     bridge::TelephonyBridge,
-    settings::{self, Prices, VoiceModel},
+    settings::{self, Prices, Voice},
 };
 use dikala_testkit::gemini::{self, Act, FakeGemini};
 
@@ -85,7 +85,7 @@ pub async fn world(model: &FakeGemini, setup: WorldSetup) -> Option<(TestWorld, 
         installation.set(key, value);
     }
     for (kind, price) in PRICES {
-        let key = format!("telephony.gemini.idr_per_million_tokens.{kind}");
+        let key = format!("telephony.gemini.idr_per_million.{kind}");
         installation.set(&key, &price.to_string());
     }
     Some((TestWorld::on(installation, setup).await, edge))
@@ -224,10 +224,11 @@ pub fn settings(model: &FakeGemini) -> settings::BridgeSettings {
             audio_in: price("audio_in"),
             text_out: price("text_out"),
             audio_out: price("audio_out"),
+            ..Prices::default()
         },
     };
     let mut settings = super::settings();
-    settings.voice.model = VoiceModel::Gemini(gemini);
+    settings.voice = Voice::gemini(gemini);
     settings.sip.listen = vec![ListenAddress {
         transport: SipTransport::Udp,
         address: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -14,7 +14,7 @@ async fn one_call() -> Option<(TestWorld, String)> {
     let file = trunk(&installation);
     installation.set("config", &file);
     installation.set("telephony.enabled", "true");
-    installation.set("telephony.voice.model", "scripted");
+    installation.set("telephony.voice.provider", "scripted");
     installation.set("telephony.sip.listen", &format!("udp://127.0.0.1:{port}"));
     let world = TestWorld::on(installation, WorldSetup::new()).await;
     rings(&world, SocketAddr::from(([127, 0, 0, 1], port))).await;

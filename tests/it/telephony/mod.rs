@@ -20,7 +20,7 @@ use dikala_protocol::client::Address;
 use dikala_sip::settings::{Codec, SipSettings, Srtp};
 use dikala_telephony::{
     bridge::CallTasks,
-    settings::{BridgeSettings, Voice, VoiceModel},
+    settings::{BridgeSettings, Voice},
     trust::Trust,
     voice::Scripted,
 };
@@ -54,10 +54,7 @@ fn settings() -> BridgeSettings {
             trunks: Vec::new(),
             nameservers: Vec::new(),
         },
-        voice: Voice {
-            model: VoiceModel::Scripted,
-            barge_in: true,
-        },
+        voice: Voice::default(),
         extra_ca_file: None,
         shutdown_seconds: 20,
         engine_lost_after_seconds: 30,
@@ -291,7 +288,7 @@ async fn serve_has_a_phone_ring() {
     let file = trunk(&installation);
     installation.set("config", &file);
     installation.set("telephony.enabled", "true");
-    installation.set("telephony.voice.model", "scripted");
+    installation.set("telephony.voice.provider", "scripted");
     installation.set("telephony.sip.listen", &format!("udp://127.0.0.1:{port}"));
     let mut world = TestWorld::on(installation, WorldSetup::new()).await;
     let edge = SocketAddr::from(([127, 0, 0, 1], port));
@@ -354,7 +351,7 @@ async fn the_bridge_runs_alone() {
     };
     let file = trunk(&installation);
     installation.set("config", &file);
-    installation.set("telephony.voice.model", "scripted");
+    installation.set("telephony.voice.provider", "scripted");
     installation.set("telephony.sip.listen", "udp://127.0.0.1:0");
     let world = TestWorld::on(installation, WorldSetup::new()).await;
     let token = world.tenant.token.clone();
@@ -383,7 +380,7 @@ fn without_the_voice_that_was_asked_for_nothing_starts() {
     let Some(mut installation) = Installation::migrated(Sqlite) else {
         return;
     };
-    installation.set("telephony.voice.model", "gemini");
+    installation.set("telephony.voice.provider", "gemini");
     let command = [
         "telephony",
         "--engine",

@@ -114,7 +114,7 @@ async fn serve_reads_its_certificate_again() {
     for (key, value) in [
         ("config", config.as_str()),
         ("telephony.enabled", "true"),
-        ("telephony.voice.model", "scripted"),
+        ("telephony.voice.provider", "scripted"),
         ("telephony.sip.listen", &listen),
     ] {
         installation.set(key, value);
@@ -173,7 +173,7 @@ fn apart(listen: &str) -> Option<Installation> {
     let mut installation = Installation::migrated(Sqlite)?;
     let config = trunk(&installation);
     installation.set("config", &config);
-    installation.set("telephony.voice.model", "scripted");
+    installation.set("telephony.voice.provider", "scripted");
     installation.set("telephony.sip.listen", listen);
     Some(installation)
 }

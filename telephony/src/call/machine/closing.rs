@@ -5,13 +5,16 @@ use dikala_protocol::{CallReport, VoiceReport};
 use dikala_sip::leg::{HangupNote, Order};
 
 use super::{CallMachine, End, MachineEffect, Now, Phase, VoiceState};
-use crate::voice::VoiceInput;
+use crate::{settings::Prices, voice::VoiceInput};
 
 /// Time limits for the voice to begin a summary and to finish it.
 const SUMMARY_BEGINS_MS: u64 = 1_000;
 const SUMMARY_MS: u64 = 3_000;
 /// A model reports the usage of a turn after its last word.
 const LAST_USAGE_MS: u64 = 300;
+
+/// Unplayed speech that cuts the transcript. Less is the error of the estimate.
+const UNPLAYED_MS: u64 = 300;
 
 /// A call that has ended, except for the summary and the usage that the voice may still report.
 #[derive(Debug)]
@@ -48,6 +51,12 @@ impl CallMachine {
             self.phase,
             Phase::Talking | Phase::Leaving(_) | Phase::Joined(_)
         );
+        let unplayed_ms = self.guard.unplayed_ms(now.ms);
+        if was_answered && unplayed_ms > UNPLAYED_MS {
+            let said_ms = self.speaking.said_ms();
+            self.transcript
+                .heard(said_ms.saturating_sub(unplayed_ms), said_ms);
+        }
         let stops_at = self.stops_at.unwrap_or(u64::MAX);
         let wait = match &mut self.phase {
             Phase::Joined(joined) => joined.summary.take().map(|wait| SummaryWait {
@@ -56,9 +65,9 @@ impl CallMachine {
             }),
             _ => self.ask_for_summary(now, out),
         };
-        let end = match self.rules.prices {
-            Some(_) if was_answered => with_its_cost(end.message, out),
-            _ => end.message,
+        let end = match was_answered && self.is_priced() {
+            true => with_its_cost(end.message, out),
+            false => end.message,
         };
         let at = now.at;
         match wait {
@@ -75,10 +84,10 @@ impl CallMachine {
     ) -> Option<SummaryWait> {
         let is_there = self.voice == VoiceState::Ready;
         let sums_up = is_there && self.transcript.is_conversation();
-        let wait_ms = match self.rules.prices {
+        let wait_ms = match is_there && self.is_priced() {
             _ if sums_up => SUMMARY_BEGINS_MS,
-            Some(_) if is_there => LAST_USAGE_MS,
-            _ => 0,
+            true => LAST_USAGE_MS,
+            false => 0,
         };
         let until = self.in_time(now.ms + wait_ms);
         if until <= now.ms {
@@ -120,7 +129,7 @@ impl CallMachine {
         };
         wait.until = last;
         self.summary = Some(summary);
-        if self.rules.prices.is_some() {
+        if self.is_priced() {
             return;
         }
         if let Phase::Joined(joined) = &mut self.phase {
@@ -141,12 +150,43 @@ impl CallMachine {
     /// Reports the end and the transcript to the service.
     fn tell(&mut self, mut end: CallReport, at: Millis, out: &mut Vec<MachineEffect>) {
         self.phase = Phase::Over;
-        if let CallReport::Hangup { ai_cost_idr, .. } = &mut end {
-            *ai_cost_idr = self.meter.idr(self.rules.prices);
+        let is_priced = self.is_priced();
+        match &mut end {
+            CallReport::Hangup {
+                ai_cost_idr, voice, ..
+            } => {
+                *ai_cost_idr = is_priced.then(|| self.meter.idr());
+                *voice = self.voice_report();
+            }
+            CallReport::Failed { voice, .. } => *voice = self.voice_report(),
+            _ => {}
         }
         out.push(MachineEffect::Service(end, at));
         let transcript = self.transcript.close(self.summary.take());
         out.extend(transcript.map(|message| MachineEffect::Service(message, at)));
+    }
+}
+
+impl CallMachine {
+    /// The prices of the provider in use.
+    pub(super) fn prices(&self) -> Option<Prices> {
+        let current = self.providers.current()?;
+        let mut voices = self.rules.voices.iter();
+        voices.find(|(name, _)| *name == current)?.1
+    }
+
+    /// The call has a cost of its own, because a provider of it has prices.
+    pub(super) fn is_priced(&self) -> bool {
+        let mut voices = self.rules.voices.iter();
+        voices.any(|(name, prices)| prices.is_some() && self.providers.has(*name))
+    }
+
+    fn voice_report(&self) -> VoiceReport {
+        VoiceReport {
+            voice_provider: self.providers.current(),
+            stalls: Some(self.stalls),
+            interruptions: Some(self.interruptions),
+        }
     }
 }
 

@@ -1,39 +1,42 @@
-//! The cost of the model, in rupiah.
+//! The cost of the voices, in rupiah.
 
 use crate::{settings::Prices, voice::Usage};
 
-/// Prices are in thousandths of a rupiah per million tokens.
-const PER_RUPIAH: u128 = 1_000_000 * 1_000;
+/// Prices are in thousandths of a rupiah per million units, and time is counted in thousandths of its unit.
+const PER_RUPIAH: u128 = 1_000_000 * 1_000 * MS_PER_SECOND;
+const MS_PER_SECOND: u128 = 1_000;
 /// The service accepts no larger cost.
 const IDR_MAX: u64 = 1_000_000_000;
 
-/// The tokens that a call has used.
+/// What the voices of a call have cost so far, in parts of a rupiah.
 #[derive(Debug, Default)]
-pub(super) struct Meter(Usage);
+pub(super) struct Meter(u128);
 
 impl Meter {
-    pub(super) fn add(&mut self, usage: Usage) {
-        let total = &mut self.0;
-        total.text_in = total.text_in.saturating_add(usage.text_in);
-        total.audio_in = total.audio_in.saturating_add(usage.audio_in);
-        total.text_out = total.text_out.saturating_add(usage.text_out);
-        total.audio_out = total.audio_out.saturating_add(usage.audio_out);
+    /// Adds what a provider has used, at its prices.
+    pub(super) fn add(&mut self, usage: Usage, prices: Option<Prices>) {
+        let Some(prices) = prices else {
+            return;
+        };
+        let units = [
+            (usage.text_in, prices.text_in),
+            (usage.audio_in, prices.audio_in),
+            (usage.cached_in, prices.cached_in),
+            (usage.text_out, prices.text_out),
+            (usage.audio_out, prices.audio_out),
+            (usage.characters, prices.characters),
+        ];
+        let of = |(count, price): (u64, u64)| u128::from(count).saturating_mul(u128::from(price));
+        let units = units.map(|unit| of(unit).saturating_mul(MS_PER_SECOND));
+        let seconds = of((usage.milliseconds, prices.seconds));
+        let all = units.into_iter().chain([seconds]);
+        self.0 = all.fold(self.0, u128::saturating_add);
     }
 
-    /// The cost to the nearest rupiah; `None` without prices.
-    pub(super) fn idr(&self, prices: Option<Prices>) -> Option<u64> {
-        let prices = prices?;
-        let sum: u128 = [
-            (self.0.text_in, prices.text_in),
-            (self.0.audio_in, prices.audio_in),
-            (self.0.text_out, prices.text_out),
-            (self.0.audio_out, prices.audio_out),
-        ]
-        .into_iter()
-        .map(|(tokens, price)| u128::from(tokens).saturating_mul(u128::from(price)))
-        .fold(0, u128::saturating_add);
-        let idr = sum.saturating_add(PER_RUPIAH / 2) / PER_RUPIAH;
-        Some(u64::try_from(idr).unwrap_or(u64::MAX).min(IDR_MAX))
+    /// The cost to the nearest rupiah.
+    pub(super) fn idr(&self) -> u64 {
+        let idr = self.0.saturating_add(PER_RUPIAH / 2) / PER_RUPIAH;
+        u64::try_from(idr).unwrap_or(u64::MAX).min(IDR_MAX)
     }
 }
 
@@ -42,26 +45,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_by_modality_times_prices_to_the_nearest_rupiah() {
+    fn units_times_prices_to_the_nearest_rupiah() {
         let prices = Prices {
             text_in: 8_000_000,
             audio_in: 50_000_000,
             text_out: 33_000_500,
             audio_out: 200_000_000,
+            cached_in: 1_000_000,
+            seconds: 90_000_000,
+            characters: 240_000,
         };
         let mut meter = Meter::default();
-        assert_eq!(meter.idr(Some(prices)), Some(0));
+        assert_eq!(meter.idr(), 0);
         for _ in 0..2 {
-            meter.add(Usage {
+            let usage = Usage {
                 text_in: 1_000,
                 audio_in: 2_500,
                 text_out: 100,
                 audio_out: 1_200,
-            });
+                cached_in: 10_000,
+                milliseconds: 61_500,
+                characters: 2_000,
+            };
+            meter.add(usage, Some(prices));
+            meter.add(usage, None);
         }
-        // 16 + 250 + 6.6001 + 480
-        assert_eq!(meter.idr(Some(prices)), Some(753));
-        assert_eq!(meter.idr(None), None);
+        // 16 + 250 + 6.6001 + 480 + 20 + 11.07 + 0.96
+        assert_eq!(meter.idr(), 785);
     }
 
     #[test]
@@ -71,16 +81,23 @@ mod tests {
             audio_in: u64::MAX,
             text_out: u64::MAX,
             audio_out: u64::MAX,
+            cached_in: u64::MAX,
+            seconds: u64::MAX,
+            characters: u64::MAX,
         };
         let mut meter = Meter::default();
         for _ in 0..2 {
-            meter.add(Usage {
+            let usage = Usage {
                 text_in: u64::MAX,
                 audio_in: u64::MAX,
                 text_out: u64::MAX,
                 audio_out: u64::MAX,
-            });
+                cached_in: u64::MAX,
+                milliseconds: u64::MAX,
+                characters: u64::MAX,
+            };
+            meter.add(usage, Some(prices));
         }
-        assert_eq!(meter.idr(Some(prices)), Some(IDR_MAX));
+        assert_eq!(meter.idr(), IDR_MAX);
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct FunctionCalls {
     invocations: Vec<Invocation>,
     /// Number of reconnections to the model.
     connections: u64,
+    /// Number of voice sessions that replaced another.
+    sessions: u64,
     asked: u64,
 }
 
@@ -37,6 +39,7 @@ struct Invocation {
     /// The model's ids that wait for the answer, or have waited.
     waiting: Vec<String>,
     connection: u64,
+    session: u64,
     is_cancelled: bool,
     /// The outcome, with the time when it came.
     outcome: Option<(u64, ToolOutcome)>,
@@ -55,9 +58,27 @@ pub(super) enum FunctionDecision {
     TooMany,
 }
 
+/// An invocation that has its outcome.
+#[derive(Debug, PartialEq)]
+pub(super) enum AnsweredFunction {
+    /// The model's ids that wait for it.
+    Wanted(Vec<String>),
+    /// A session that is gone called the function. The present one knows of no call.
+    Late { name: String, arguments: String },
+}
+
 impl FunctionCalls {
     pub(super) fn reconnected(&mut self) {
         self.connections += 1;
+    }
+
+    /// Another voice session begins, and may call again what the last one has called.
+    pub(super) fn reopened(&mut self) {
+        self.reconnected();
+        self.sessions += 1;
+        for made in &mut self.invocations {
+            made.waiting.clear();
+        }
     }
 
     pub(super) fn ask(
@@ -67,7 +88,7 @@ impl FunctionCalls {
         arguments: &Map<String, Value>,
         now_ms: u64,
     ) -> FunctionDecision {
-        let connection = self.connections;
+        let (connection, session) = (self.connections, self.sessions);
         let arguments = Value::Object(arguments.clone()).to_string();
         let same = self.invocations.iter_mut().rev().find(|made| {
             let is_repeat =
@@ -81,6 +102,7 @@ impl FunctionCalls {
         });
         if let Some(made) = same {
             made.connection = connection;
+            made.session = session;
             made.is_cancelled = false;
             if !made.waiting.iter().any(|waiting| waiting == tool) {
                 made.waiting.push(tool.to_owned());
@@ -103,6 +125,7 @@ impl FunctionCalls {
             arguments,
             waiting: vec![tool.to_owned()],
             connection,
+            session,
             is_cancelled: false,
             outcome: None,
         });
@@ -141,22 +164,26 @@ impl FunctionCalls {
         format!("{head}~{}", self.asked)
     }
 
-    /// Stores the outcome of a function and returns the model's ids that wait for it.
+    /// Stores the outcome of a function. `None`: it has one already, or is unknown.
     pub(super) fn answered(
         &mut self,
         invocation_id: &str,
         outcome: &ToolOutcome,
         now_ms: u64,
-    ) -> Vec<String> {
+    ) -> Option<AnsweredFunction> {
         let made = self
             .invocations
             .iter_mut()
             .find(|made| made.id == invocation_id && made.outcome.is_none());
-        let Some(made) = made else {
-            return Vec::new();
-        };
+        let made = made?;
         made.outcome = Some((now_ms, outcome.clone()));
-        made.waiting.clone()
+        Some(match made.session == self.sessions {
+            true => AnsweredFunction::Wanted(made.waiting.clone()),
+            false => AnsweredFunction::Late {
+                name: made.name.clone(),
+                arguments: made.arguments.clone(),
+            },
+        })
     }
 
     /// The model wants no answer under these ids. The voice gets the answer anyway and drops it.
@@ -200,13 +227,18 @@ mod tests {
         }
     }
 
+    fn wanted(ids: &[&str]) -> Option<AnsweredFunction> {
+        let ids = ids.iter().map(|id| (*id).to_owned());
+        Some(AnsweredFunction::Wanted(ids.collect()))
+    }
+
     #[test]
     fn after_a_reconnection_the_same_wish_gets_what_came_of_the_first() {
         let mut functions = FunctionCalls::default();
         let arguments = object(json!({"orderId": "1"}));
         let outcome = ToolOutcome::success(json!({"minutes": 20}));
         assert_eq!(functions.ask("a", "check", &arguments, 0), call("a"));
-        assert_eq!(functions.answered("a", &outcome, 0), ["a"]);
+        assert_eq!(functions.answered("a", &outcome, 0), wanted(&["a"]));
         functions.reconnected();
         let kept = functions.ask("b", "check", &arguments, 0);
         assert_eq!(kept, FunctionDecision::Kept(outcome));
@@ -223,7 +255,7 @@ mod tests {
         let outcome = ToolOutcome::success(json!({"minutes": 20}));
         assert_eq!(functions.ask("a", "check", &none, 0), call("a"));
         // The time counts from the answer, not from the call.
-        assert_eq!(functions.answered("a", &outcome, 60_000), ["a"]);
+        assert_eq!(functions.answered("a", &outcome, 60_000), wanted(&["a"]));
         functions.reconnected();
         let kept = || FunctionDecision::Kept(outcome.clone());
         assert_eq!(functions.ask("b", "check", &none, 180_000), kept());
@@ -235,11 +267,14 @@ mod tests {
         assert_eq!(joined, FunctionDecision::Joined);
         // A model that cancelled a call and repeats it much later means a new call.
         let answered = functions.answered("c~2", &outcome, 900_000);
-        assert_eq!(answered, ["c", "d"]);
+        assert_eq!(answered, wanted(&["c", "d"]));
         functions.cancel(&["c".to_owned(), "d".to_owned()]);
         assert_eq!(functions.ask("e", "check", &none, 1_020_001), call("e~3"));
         // A repeat under the same id is never a new call.
-        assert_eq!(functions.answered("e~3", &outcome, 1_020_001), ["e"]);
+        assert_eq!(
+            functions.answered("e~3", &outcome, 1_020_001),
+            wanted(&["e"])
+        );
         assert_eq!(functions.ask("e", "check", &none, 9_000_000), kept());
     }
 
@@ -258,8 +293,8 @@ mod tests {
             functions.ask("b", "check", &none, 0),
             FunctionDecision::Joined
         );
-        assert_eq!(functions.answered("a", &outcome, 0), ["a", "b"]);
-        assert!(functions.answered("a", &outcome, 0).is_empty());
+        assert_eq!(functions.answered("a", &outcome, 0), wanted(&["a", "b"]));
+        assert_eq!(functions.answered("a", &outcome, 0), None);
     }
 
     #[test]
@@ -283,7 +318,7 @@ mod tests {
         let outcome = ToolOutcome::success(json!({}));
         assert_eq!(functions.ask("a", "order", &none, 0), call("a"));
         functions.cancel(&["a".to_owned()]);
-        assert_eq!(functions.answered("a", &outcome, 0), ["a"]);
+        assert_eq!(functions.answered("a", &outcome, 0), wanted(&["a"]));
         assert_eq!(
             functions.ask("b", "order", &none, 0),
             FunctionDecision::Kept(outcome)
@@ -314,5 +349,24 @@ mod tests {
         }
         assert!(functions.invocations.len() <= REMEMBERED_MAX);
         assert!(functions.bytes() <= REMEMBERED_BYTES + outcome.text().len());
+    }
+
+    #[test]
+    fn a_session_that_takes_over_is_told_what_the_last_one_asked_for() {
+        let mut functions = FunctionCalls::default();
+        let none = Map::new();
+        let outcome = ToolOutcome::success(json!({"minutes": 20}));
+        assert_eq!(functions.ask("a", "check", &none, 0), call("a"));
+        assert_eq!(functions.ask("b", "order", &none, 0), call("b"));
+        functions.reopened();
+        let late = AnsweredFunction::Late {
+            name: "check".to_owned(),
+            arguments: "{}".to_owned(),
+        };
+        assert_eq!(functions.answered("a", &outcome, 0), Some(late));
+        // It may call again what is under way, even under the id that the last session used.
+        let joined = functions.ask("b", "order", &none, 0);
+        assert_eq!(joined, FunctionDecision::Joined);
+        assert_eq!(functions.answered("b", &outcome, 0), wanted(&["b"]));
     }
 }

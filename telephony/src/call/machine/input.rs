@@ -1,9 +1,10 @@
 //! Inputs and effects of a call's machine.
 
-use dikala_entities::Millis;
+use dikala_entities::{Millis, VoiceProvider};
 use dikala_protocol::{CallReport, client::ServiceEvent};
 use dikala_sip::leg::{LegEvent, Order, Speech};
 
+use super::guard::Stall;
 use crate::{
     settings::Prices,
     voice::{VoiceEvent, VoiceInput, VoiceSetup},
@@ -21,8 +22,12 @@ pub(crate) struct Now {
 pub(crate) struct CallRules {
     /// Callers may interrupt the agent.
     pub(crate) barge_in: bool,
-    /// `None` leaves the price to the service's own rate.
-    pub(crate) prices: Option<Prices>,
+    /// The configured providers with their prices. `None` leaves the price to the service's own rate.
+    pub(crate) voices: Vec<(VoiceProvider, Option<Prices>)>,
+    /// The default provider, and those that take over when it fails.
+    pub(crate) preferred: Vec<VoiceProvider>,
+    /// The voice session opens while the phone rings.
+    pub(crate) opens_early: bool,
     /// Absence of the service after which the call is ended.
     pub(crate) service_lost_after_ms: u64,
 }
@@ -53,9 +58,16 @@ pub(crate) enum MachineInput {
 pub(crate) enum MachineEffect {
     Leg(Order),
     Say(Speech),
-    OpenVoice(Box<VoiceSetup>),
+    OpenVoice(VoiceProvider, Box<VoiceSetup>),
     Voice(VoiceInput),
     CloseVoice,
+    /// The caller waited for the agent, and this was done about it.
+    Stall(Stall),
+    /// The time from the end of the caller's voice to the agent's first sound.
+    TurnLatency {
+        provider: VoiceProvider,
+        ms: u64,
+    },
     /// A fault, described for the operator's log.
     Fault(String),
     /// A message to the service, and when its cause happened.

@@ -37,7 +37,7 @@ impl CallMachine {
         if let Ok(number) = to.parse() {
             let joined = CallReport::Transferred {
                 to: number,
-                ai_cost_idr: self.meter.idr(self.rules.prices),
+                ai_cost_idr: self.is_priced().then(|| self.meter.idr()),
             };
             out.push(MachineEffect::Service(joined, now.at));
         }

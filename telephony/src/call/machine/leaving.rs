@@ -9,8 +9,16 @@ use crate::voice::{Phrase, ToolOutcome, VoiceInput};
 
 /// Silence of the voice that counts as the end of its goodbye, after it has asked for the end of the call.
 const SETTLE_MS: u64 = 1_500;
+/// Time for a model to begin the goodbye that it is asked for.
+const GOODBYE_BEGINS_MS: u64 = 5_000;
 /// Limit for playing the goodbye. At most 30 s of speech wait in the leg.
 const GOODBYE_MS_MAX: u64 = 35_000;
+/// Time after the goodbye in which the caller may still say something.
+const LAST_CHANCE_MS: u64 = 300;
+/// Goodbyes of one call that the caller may speak into. A noise without end is no reason to stay for ever.
+const GOODBYES_MAX: u8 = 2;
+/// For a model whose goodbye the caller has answered.
+const GO_ON: &str = "The caller has spoken before the call was over, so it goes on. Answer, and end the call again once all is said.";
 /// The longest time that a hang-up command waits for the current speech.
 const SOON_MS: u64 = 2_000;
 /// Limit for a sentence of the bridge.
@@ -29,6 +37,8 @@ pub(super) struct Departure {
 #[derive(Debug)]
 enum Then {
     End(End),
+    /// The end that the agent wants. The caller may speak before it, and the call goes on.
+    EndUnlessCallerSpeaks(End),
     Transfer {
         /// E.164.
         to: String,
@@ -43,6 +53,8 @@ pub(super) enum DepartureStage {
     Settling { until: u64 },
     /// Plays what was said, up to this mark.
     Playing { mark: u64 },
+    /// All was played; the caller may still speak.
+    LastChance { until: u64 },
     /// A person is being called.
     Connecting,
 }
@@ -51,6 +63,7 @@ impl Departure {
     pub(super) fn due(&self) -> u64 {
         match self.stage {
             DepartureStage::Settling { until } => until.min(self.until),
+            DepartureStage::LastChance { until } => until,
             DepartureStage::Playing { .. } | DepartureStage::Connecting => self.until,
         }
     }
@@ -64,8 +77,13 @@ impl Departure {
     pub(super) fn take_tool(&mut self) -> Option<String> {
         match &mut self.then {
             Then::Transfer { tool, .. } => tool.take(),
-            Then::End(_) => None,
+            Then::End(_) | Then::EndUnlessCallerSpeaks(_) => None,
         }
+    }
+
+    /// The caller is still heard.
+    pub(super) fn is_goodbye(&self) -> bool {
+        matches!(self.then, Then::EndUnlessCallerSpeaks(_))
     }
 
     /// Reports whether the voice's speech is still for the caller, and extends the wait if so.
@@ -93,10 +111,38 @@ impl CallMachine {
             HangupInitiator::Agent,
             "The agent ended the call.",
         );
-        let stage = DepartureStage::Settling {
-            until: now.ms + SETTLE_MS,
-        };
-        self.leave(Then::End(end), stage, now.ms + GOODBYE_MS_MAX, out);
+        self.leave_unless_caller_speaks(end, SETTLE_MS, now, out);
+    }
+
+    /// Ends the call after the goodbye that the model was asked for.
+    pub(super) fn leave_after_goodbye(&mut self, end: End, now: Now, out: &mut Vec<MachineEffect>) {
+        self.leave_unless_caller_speaks(end, GOODBYE_BEGINS_MS, now, out);
+    }
+
+    fn leave_unless_caller_speaks(
+        &mut self,
+        end: End,
+        begins_ms: u64,
+        now: Now,
+        out: &mut Vec<MachineEffect>,
+    ) {
+        let until = now.ms + begins_ms;
+        let stage = DepartureStage::Settling { until };
+        let then = Then::EndUnlessCallerSpeaks(end);
+        self.leave(then, stage, now.ms + GOODBYE_MS_MAX, now, out);
+    }
+
+    /// The caller speaks into the agent's goodbye, so the call goes on.
+    pub(super) fn stay_after_goodbye(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        let is_goodbye = matches!(&self.phase, Phase::Leaving(leaving) if leaving.is_goodbye());
+        let may_stay = self.goodbyes < GOODBYES_MAX && self.stops_at.is_none();
+        if !is_goodbye || !may_stay || self.voice != VoiceState::Ready {
+            return;
+        }
+        self.goodbyes += 1;
+        self.phase = Phase::Talking;
+        self.pause_speech(now, out);
+        out.push(MachineEffect::Voice(VoiceInput::Text(GO_ON.to_owned())));
     }
 
     /// Ends the call for the service. The current speech gets [`SOON_MS`].
@@ -111,9 +157,10 @@ impl CallMachine {
             Phase::Leaving(leaving) => leaving.until.min(until),
             _ => until,
         };
-        self.speaking.resume(out);
+        self.resume_speech(now, out);
         let mark = self.speaking.mark(out);
-        self.leave(Then::End(end), DepartureStage::Playing { mark }, until, out);
+        let stage = DepartureStage::Playing { mark };
+        self.leave(Then::End(end), stage, until, now, out);
     }
 
     /// Ends the call after a fault, or because the bridge stops. A sentence replaces the current speech.
@@ -124,12 +171,13 @@ impl CallMachine {
         out: &mut Vec<MachineEffect>,
     ) {
         if self.speaking.is_speaking() {
-            self.speaking.flush(false, out);
+            self.flush_speech(false, now, out);
         }
         self.say_phrase(Phrase::Sorry, now, out);
         let mark = self.speaking.mark(out);
         let until = self.in_time(now.ms + SENTENCE_MS_MAX);
-        self.leave(Then::End(end), DepartureStage::Playing { mark }, until, out);
+        let stage = DepartureStage::Playing { mark };
+        self.leave(Then::End(end), stage, until, now, out);
     }
 
     /// Transfers the caller to a person, after the agent's announcement.
@@ -144,11 +192,11 @@ impl CallMachine {
             let until = now.ms + SETTLE_MS;
             (DepartureStage::Settling { until }, ANNOUNCEMENT_MS_MAX)
         } else {
-            self.speaking.resume(out);
+            self.resume_speech(now, out);
             let mark = self.speaking.mark(out);
             (DepartureStage::Playing { mark }, SOON_MS)
         };
-        self.leave(Then::Transfer { to, tool }, stage, now.ms + wait, out);
+        self.leave(Then::Transfer { to, tool }, stage, now.ms + wait, now, out);
     }
 
     /// Caps the time left at the bridge's stop.
@@ -164,10 +212,11 @@ impl CallMachine {
         then: Then,
         stage: DepartureStage,
         until: u64,
+        now: Now,
         out: &mut Vec<MachineEffect>,
     ) {
         self.call_nobody(out);
-        self.speaking.resume(out);
+        self.resume_speech(now, out);
         self.phase = Phase::Leaving(Departure { then, stage, until });
     }
 
@@ -204,10 +253,16 @@ impl CallMachine {
         now: Now,
         out: &mut Vec<MachineEffect>,
     ) {
-        let Phase::Leaving(leaving) = &self.phase else {
+        let Phase::Leaving(leaving) = &mut self.phase else {
             return;
         };
-        if matches!(leaving.stage, DepartureStage::Playing { mark } if mark == played) {
+        if !matches!(leaving.stage, DepartureStage::Playing { mark } if mark == played) {
+            return;
+        }
+        if leaving.is_goodbye() {
+            let until = leaving.until.min(now.ms + LAST_CHANCE_MS);
+            leaving.stage = DepartureStage::LastChance { until };
+        } else {
             self.proceed(now, out);
         }
     }
@@ -218,7 +273,7 @@ impl CallMachine {
             return;
         };
         match &leaving.then {
-            Then::End(end) => {
+            Then::End(end) | Then::EndUnlessCallerSpeaks(end) => {
                 let end = end.clone();
                 self.end(end, now, out);
             }
@@ -265,6 +320,7 @@ impl CallMachine {
             return;
         };
         self.phase = Phase::Talking;
+        self.guard.begin(now.ms);
         if self.voice == VoiceState::None {
             self.leave_with_a_sentence(
                 End::failed(

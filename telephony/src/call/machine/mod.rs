@@ -1,21 +1,26 @@
 //! The state machine of a call. Pure: an input and the time give effects, and the next deadline.
 //!
-//! Phases: the service decides, the call is answered, caller and agent talk, perhaps the caller is joined to a person, the call is
-//! left. Every call reports its end to the service exactly once, and its transcript once: after the end, or when the agent has left.
+//! Phases: the service decides, the voice opens, the call is answered, caller and agent talk, perhaps the caller is joined to a
+//! person, the call is left. Every call reports its end to the service exactly once, and its transcript once: after the end, or when the agent has left.
 
+mod circumstances;
 mod closing;
 mod cost;
+mod failover;
 mod functions;
+mod guard;
+mod guarding;
 mod input;
 mod joined;
 mod keys;
 mod leaving;
+mod opening;
 mod refusal;
 mod speaking;
 mod talking;
 mod transcript;
 
-use dikala_entities::{CallId, HangupInitiator, HangupReason, PhoneNumber};
+use dikala_entities::{ConversationSettings, HangupInitiator, HangupReason};
 use dikala_protocol::{
     CallAgent, CallReport, CommandKind, InvocationOutcome, MessageType, VoiceReport,
     client::{MessageRef, ServiceEvent, ServiceReply},
@@ -23,36 +28,50 @@ use dikala_protocol::{
 use dikala_sip::leg::{CallRefusal, LegEvent, Order};
 
 pub(super) use self::input::{MachineEffect, MachineInput, Now};
+pub(crate) use self::{circumstances::CallOrigin, input::CallRules, refusal::unavailable};
 use self::{
     closing::Closing,
     cost::Meter,
+    failover::ProviderOrder,
     functions::FunctionCalls,
+    guard::ConversationGuard,
     joined::{JoinedCall, left},
     keys::KeyCollector,
     leaving::Departure,
+    opening::OpeningVoice,
     speaking::Speaking,
     transcript::TranscriptBuilder,
 };
-pub(crate) use self::{input::CallRules, refusal::unavailable};
-use crate::voice::{VoiceEvent, VoiceSetup};
+use crate::voice::VoiceEvent;
 
 /// Time limits for the service's decision about a call, and for its absence meanwhile.
 const DECISION_MS: u64 = 10_000;
 const DECISION_AWAY_MS: u64 = 2_000;
-/// Time limit for the phone's acknowledgement of the answer.
-const ACKNOWLEDGE_MS: u64 = 40_000;
 
 #[derive(Debug)]
 pub(super) struct CallMachine {
     rules: CallRules,
     phase: Phase,
+    origin: CallOrigin,
+    /// The service's id, empty until it is known.
+    call_id: String,
     agent: Option<Box<CallAgent>>,
+    /// What the agent is told of the call, beside its prompt.
+    circumstances: String,
     speaking: Speaking,
+    providers: ProviderOrder,
     voice: VoiceState,
+    guard: ConversationGuard,
     keys: KeyCollector,
     functions: FunctionCalls,
     /// Transfers that the agent has asked for.
     transfers: u8,
+    /// Goodbyes that the caller has spoken into.
+    goodbyes: u8,
+    /// Pauses in which the caller waited for the agent, and something had to be done.
+    stalls: u32,
+    /// Times that the caller cut the agent off.
+    interruptions: u32,
     transcript: TranscriptBuilder,
     /// The voice's summary of the conversation.
     summary: Option<String>,
@@ -70,10 +89,11 @@ enum Phase {
     Asking {
         until: u64,
     },
-    /// Waits for the phone's acknowledgement. The voice session opens only after it, so a forged call costs nothing.
+    /// The phone rings while the voice session opens. Nothing is generated before the answer, so a forged call costs nothing.
+    Opening(OpeningVoice),
+    /// Waits for the phone's acknowledgement.
     Answering {
         until: u64,
-        setup: Box<VoiceSetup>,
     },
     Talking,
     Leaving(Departure),
@@ -126,19 +146,32 @@ impl End {
 
 impl CallMachine {
     /// Starts a call that has just come in.
-    pub(super) fn new(rules: CallRules, now: Now, out: &mut Vec<MachineEffect>) -> Self {
+    pub(super) fn new(
+        rules: CallRules,
+        origin: CallOrigin,
+        now: Now,
+        out: &mut Vec<MachineEffect>,
+    ) -> Self {
         out.push(MachineEffect::Leg(Order::Ring));
         Self {
             rules,
             phase: Phase::Asking {
                 until: now.ms + DECISION_MS,
             },
+            origin,
+            call_id: String::new(),
             agent: None,
+            circumstances: String::new(),
             speaking: Speaking::default(),
+            providers: ProviderOrder::default(),
             voice: VoiceState::None,
+            guard: ConversationGuard::new(ConversationSettings::default()),
             keys: KeyCollector::default(),
             functions: FunctionCalls::default(),
             transfers: 0,
+            goodbyes: 0,
+            stalls: 0,
+            interruptions: 0,
             transcript: TranscriptBuilder::default(),
             summary: None,
             meter: Meter::default(),
@@ -185,13 +218,15 @@ impl CallMachine {
                     .map(|since| since + DECISION_AWAY_MS);
                 Some(away.map_or(*until, |away| away.min(*until)))
             }
-            Phase::Answering { until, .. } => Some(*until),
+            Phase::Opening(opening) => Some(opening.until),
+            Phase::Answering { until } => Some(*until),
             Phase::Closing(closing) => Some(closing.wait.until),
             Phase::Joined(joined) => self.joined_due(joined),
             Phase::Talking => {
                 let lost = self.service_lost_at();
                 let voice = self.voice_due();
-                let all = [lost, voice, self.keys.due(), self.speaking.due()];
+                let guard = self.guard.due();
+                let all = [lost, voice, guard, self.keys.due(), self.speaking.due()];
                 all.into_iter().flatten().min()
             }
             Phase::Leaving(leaving) => Some(leaving.due()),
@@ -206,7 +241,9 @@ impl CallMachine {
             Phase::Talking | Phase::Leaving(_) => !self.speaking.is_flushing(),
             // Nothing is played any more; a summary may come.
             Phase::Closing(_) | Phase::Joined(_) => true,
-            Phase::Asking { .. } | Phase::Answering { .. } | Phase::Over => false,
+            // Only news of the connection can come.
+            Phase::Opening(_) | Phase::Answering { .. } => true,
+            Phase::Asking { .. } | Phase::Over => false,
         };
         in_time && self.voice != VoiceState::None
     }
@@ -228,6 +265,7 @@ impl CallMachine {
                 let end = HangupReason::Rejected;
                 self.reject(refusal::unavailable(words), Some(end), now, out);
             }
+            Phase::Opening(_) => self.answer(now, out),
             Phase::Answering { .. } => {
                 let end = End::failed(
                     HangupReason::BridgeError,
@@ -248,7 +286,8 @@ impl CallMachine {
         match (&self.phase, event) {
             (Phase::Over | Phase::Closing(_), _) => {}
             (Phase::Answering { .. }, LegEvent::Answered) => self.answered(now, out),
-            (_, LegEvent::Cancelled) | (Phase::Asking { .. }, LegEvent::HungUp) => {
+            (_, LegEvent::Cancelled)
+            | (Phase::Asking { .. } | Phase::Opening(_), LegEvent::HungUp) => {
                 let given_up = End::hangup(
                     HangupReason::Abandoned,
                     HangupInitiator::Caller,
@@ -290,7 +329,13 @@ impl CallMachine {
             (Phase::Talking | Phase::Leaving(_), event) => {
                 self.on_media(event, now, out);
             }
-            (Phase::Asking { .. } | Phase::Answering { .. } | Phase::Joined(_), _) => {}
+            (
+                Phase::Asking { .. }
+                | Phase::Opening(_)
+                | Phase::Answering { .. }
+                | Phase::Joined(_),
+                _,
+            ) => {}
         }
     }
 
@@ -307,8 +352,11 @@ impl CallMachine {
     fn on_reply(&mut self, reply: ServiceReply, now: Now, out: &mut Vec<MachineEffect>) {
         match reply {
             ServiceReply::Taken {
-                call, did, agent, ..
-            } => self.taken(call, &did, agent, now, out),
+                call,
+                did,
+                agent,
+                callee,
+            } => self.taken(call, &did, agent, &callee, now, out),
             ServiceReply::Refused { reason } => {
                 self.reject(refusal::refused(reason), None, now, out);
             }
@@ -368,42 +416,6 @@ impl CallMachine {
         self.service_away_since.get_or_insert(since_ms);
     }
 
-    fn taken(
-        &mut self,
-        call: CallId,
-        did: &PhoneNumber,
-        agent: Box<CallAgent>,
-        now: Now,
-        out: &mut Vec<MachineEffect>,
-    ) {
-        if !matches!(self.phase, Phase::Asking { .. }) {
-            return;
-        }
-        let setup = VoiceSetup {
-            call_id: call.to_string(),
-            agent: (*agent).clone(),
-        };
-        let did = did.as_str().to_owned();
-        out.push(MachineEffect::Leg(Order::Answer { did }));
-        self.agent = Some(agent);
-        self.phase = Phase::Answering {
-            until: now.ms + ACKNOWLEDGE_MS,
-            setup: Box::new(setup),
-        };
-    }
-
-    fn answered(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
-        let answering = std::mem::replace(&mut self.phase, Phase::Talking);
-        if let Phase::Answering { setup, .. } = answering {
-            out.push(MachineEffect::OpenVoice(setup));
-        }
-        out.push(MachineEffect::Service(CallReport::Answered, now.at));
-        self.voice = VoiceState::Away {
-            since: now.ms,
-            is_filled: false,
-        };
-    }
-
     fn on_command(&mut self, command: CommandKind, now: Now, out: &mut Vec<MachineEffect>) {
         match command {
             CommandKind::Hangup { reason } => {
@@ -412,7 +424,7 @@ impl CallMachine {
                     Phase::Talking | Phase::Leaving(_) => self.leave_soon(end, now, out),
                     // That of the agent. The service learns of the joining, and takes it back.
                     Phase::Joined(_) if reason == HangupReason::MaxDuration => {}
-                    Phase::Asking { .. } => {
+                    Phase::Asking { .. } | Phase::Opening(_) => {
                         let refusal = refusal::refused(reason);
                         self.reject(refusal, Some(reason), now, out);
                     }
@@ -435,7 +447,7 @@ impl CallMachine {
             "The service stops.",
         );
         match &self.phase {
-            Phase::Asking { .. } => {
+            Phase::Asking { .. } | Phase::Opening(_) => {
                 let refusal = refusal::unavailable("The service stops.");
                 self.reject(refusal, Some(HangupReason::Rejected), now, out);
             }
@@ -462,9 +474,10 @@ impl CallMachine {
         now: Now,
         out: &mut Vec<MachineEffect>,
     ) {
-        if !matches!(self.phase, Phase::Asking { .. }) {
+        if !matches!(self.phase, Phase::Asking { .. } | Phase::Opening(_)) {
             return;
         }
+        self.close_voice(out);
         out.push(MachineEffect::Leg(Order::Reject(refusal)));
         if let Some(reason) = told {
             let end = End::hangup(reason, HangupInitiator::Bridge, "");

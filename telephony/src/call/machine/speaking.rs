@@ -2,19 +2,21 @@
 
 use std::collections::VecDeque;
 
-use dikala_sip::leg::{Order, Speech};
+use dikala_sip::leg::{Order, SPEECH_RATE, Speech};
 
 use super::MachineEffect;
 
-/// The agent's pause for a caller whose voice the model does not treat as an interruption.
-const RESUME_MS: u64 = 700;
+/// The longest pause for a voice that the model does not treat as an interruption: it may be a noise without end.
+const PAUSE_MS_MAX: u64 = 3_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Speaking {
     last_mark: u64,
+    /// Samples that were sent to the phone since the beginning.
+    said: u64,
     /// Something was said after the last mark that was played.
     is_speaking: bool,
-    /// When to continue, while the agent pauses for the caller.
+    /// While the agent pauses for the caller: when to continue if the caller's voice does not end.
     resume: Option<u64>,
     flushing: Option<Flush>,
 }
@@ -30,7 +32,13 @@ struct Flush {
 impl Speaking {
     pub(super) fn say(&mut self, samples: Vec<i16>, out: &mut Vec<MachineEffect>) {
         self.is_speaking = true;
+        self.said += samples.len() as u64;
         self.send(Speech::Audio(samples), out);
+    }
+
+    /// Milliseconds of speech since the beginning, played or not.
+    pub(super) fn said_ms(&self) -> u64 {
+        self.said * 1_000 / u64::from(SPEECH_RATE)
     }
 
     /// Sets a mark behind everything said so far.
@@ -58,7 +66,7 @@ impl Speaking {
     /// Pauses because the caller speaks.
     pub(super) fn pause(&mut self, now_ms: u64, out: &mut Vec<MachineEffect>) {
         if self.is_speaking && self.resume.is_none() && self.flushing.is_none() {
-            self.resume = Some(now_ms + RESUME_MS);
+            self.resume = Some(now_ms + PAUSE_MS_MAX);
             out.push(MachineEffect::Leg(Order::Pause));
         }
     }

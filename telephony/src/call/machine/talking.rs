@@ -1,20 +1,21 @@
 //! The conversation: caller, agent and functions.
 
-use dikala_entities::{HangupReason, Speaker};
+use dikala_entities::{ConversationSettings, HangupReason, InterruptionMode, Speaker};
 use dikala_protocol::{CallReport, FunctionInvocation, InvocationOutcome};
 use dikala_sip::leg::{LegEvent, Order};
 use serde_json::{Map, Value, json};
 
 use super::{
     CallMachine, End, MachineEffect, Now, Phase, VoiceState,
-    functions::{FunctionDecision, answer},
+    functions::{AnsweredFunction, FunctionDecision, answer},
     leaving::DepartureStage,
 };
-use crate::voice::{Phrase, ToolOutcome, VoiceEvent, VoiceInput};
+use crate::voice::{Phrase, ToolOutcome, VoiceEvent, VoiceInput, late_outcome};
 
-/// Without a model: when the caller hears a request for patience, and when the voice counts as lost.
+/// Time without a model after which the caller hears a request for patience.
 const FILLER_MS: u64 = 2_000;
-const GIVE_UP_MS: u64 = 8_000;
+/// Time without voice after which the caller's voice counts as ended.
+const VOICE_ENDS_MS: u64 = 400;
 /// Transfers that the agent may try in one call. Each may cost the operator a telephone call.
 pub(super) const TRANSFERS_MAX: u8 = 5;
 /// Tool with which the agent ends the call.
@@ -26,12 +27,11 @@ impl CallMachine {
     pub(super) fn on_media(&mut self, event: LegEvent, now: Now, out: &mut Vec<MachineEffect>) {
         let is_talking = matches!(self.phase, Phase::Talking);
         match event {
-            LegEvent::Audio(samples) if is_talking && self.voice != VoiceState::None => {
+            LegEvent::Audio(samples) if self.is_heard() && self.voice != VoiceState::None => {
                 out.push(MachineEffect::Voice(VoiceInput::Audio(samples)));
             }
-            LegEvent::VoiceStarted if is_talking && self.rules.barge_in && !self.is_held => {
-                self.speaking.pause(now.ms, out);
-            }
+            LegEvent::VoiceStarted if !self.is_held => self.caller_started(now, out),
+            LegEvent::VoiceEnded if !self.is_held => self.caller_ended(now, out),
             LegEvent::Key(key) if is_talking => {
                 let keys = self.keys.press(key, now.ms);
                 self.tell_keys(keys, now, out);
@@ -41,6 +41,9 @@ impl CallMachine {
                 self.played_in_leaving(mark, now, out);
             }
             LegEvent::Flushed { played_ms } => {
+                if self.transcript.heard(played_ms, self.speaking.said_ms()) {
+                    self.interruptions += 1;
+                }
                 if self.speaking.flushed(out) && self.voice != VoiceState::None {
                     out.push(MachineEffect::Voice(VoiceInput::Interrupted { played_ms }));
                 }
@@ -49,7 +52,8 @@ impl CallMachine {
                 }
             }
             LegEvent::Held(is_held) => {
-                self.speaking.resume(&mut Vec::new());
+                self.resume_speech(now, &mut Vec::new());
+                self.guard.held(is_held, now.ms);
                 self.is_held = is_held;
                 let order = if is_held {
                     Order::Pause
@@ -68,9 +72,9 @@ impl CallMachine {
             return;
         }
         match heard {
-            VoiceEvent::Ready => self.voice_is_there(),
+            VoiceEvent::Ready => self.voice_ready(now, out),
             VoiceEvent::Audio(samples) => {
-                self.voice_is_there();
+                self.voice = VoiceState::Ready;
                 self.say(samples, now, out);
             }
             VoiceEvent::Interrupted => self.interrupted(now, out),
@@ -81,9 +85,12 @@ impl CallMachine {
             } => self.tool(id, &name, arguments, now, out),
             VoiceEvent::ToolCancelled { ids } => self.functions.cancel(&ids),
             VoiceEvent::CallerSaid(piece) => self.transcript.piece(Speaker::Caller, &piece, now.at),
-            VoiceEvent::AgentSaid(piece) => self.transcript.piece(Speaker::Agent, &piece, now.at),
+            VoiceEvent::AgentSaid(piece) => {
+                let said_ms = self.speaking.said_ms();
+                self.transcript.agent_piece(&piece, said_ms, now.at);
+            }
             VoiceEvent::TurnOver => self.turn_over(now, out),
-            VoiceEvent::Usage(usage) => self.meter.add(usage),
+            VoiceEvent::Usage(usage) => self.meter.add(usage, self.prices()),
             VoiceEvent::Summarising => self.summarising(),
             VoiceEvent::Summary(summary) => self.summed_up(summary, now, out),
             VoiceEvent::Away => {
@@ -95,28 +102,103 @@ impl CallMachine {
                 }
             }
             VoiceEvent::Reconnected => {
-                self.voice_is_there();
+                self.voice = VoiceState::Ready;
                 self.functions.reconnected();
             }
             VoiceEvent::Lost(words) => self.voice_lost(&words, now, out),
         }
     }
 
-    fn voice_is_there(&mut self) {
-        self.voice = VoiceState::Ready;
+    fn caller_started(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        self.guard.caller_started();
+        self.tell_activity(true, out);
+        match &self.phase {
+            Phase::Talking if self.interruptions_mode() == InterruptionMode::Fast => {
+                self.pause_speech(now, out);
+            }
+            Phase::Leaving(_) => self.stay_after_goodbye(now, out),
+            _ => {}
+        }
+    }
+
+    fn caller_ended(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        let at = now.ms.saturating_sub(VOICE_ENDS_MS);
+        self.guard.caller_ended(at, now.ms);
+        self.tell_activity(false, out);
+        self.resume_speech(now, out);
+    }
+
+    /// The model hears the caller.
+    fn is_heard(&self) -> bool {
+        match &self.phase {
+            Phase::Leaving(leaving) => leaving.is_goodbye(),
+            phase => matches!(phase, Phase::Talking),
+        }
+    }
+
+    fn tell_activity(&self, speaks: bool, out: &mut Vec<MachineEffect>) {
+        if self.is_heard() && self.voice != VoiceState::None {
+            out.push(MachineEffect::Voice(VoiceInput::Activity { speaks }));
+        }
+    }
+
+    pub(super) fn conversation(&self) -> ConversationSettings {
+        let agent = self.agent.as_ref();
+        agent.map(|agent| agent.conversation).unwrap_or_default()
+    }
+
+    fn interruptions_mode(&self) -> InterruptionMode {
+        match self.rules.barge_in {
+            true => self.conversation().interruptions,
+            false => InterruptionMode::Off,
+        }
     }
 
     fn say(&mut self, samples: Vec<i16>, now: Now, out: &mut Vec<MachineEffect>) {
-        if self.is_for_the_caller(now) {
-            self.speaking.say(samples, out);
+        if !self.is_for_the_caller(now) {
+            return;
         }
+        self.providers.heard();
+        self.transcript.agent_speaks(self.speaking.said_ms());
+        if let Some(ms) = self.guard.agent_says(&samples, now.ms) {
+            self.transcript.answered_after(ms);
+            if let Some(provider) = self.providers.current() {
+                out.push(MachineEffect::TurnLatency { provider, ms });
+            }
+        }
+        self.speaking.say(samples, out);
     }
 
     fn interrupted(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
-        self.transcript.turn_over();
+        self.transcript.interrupted(self.speaking.said_ms());
         if self.is_for_the_caller(now) {
-            self.speaking.flush(true, out);
+            self.flush_speech(true, now, out);
         }
+    }
+
+    /// Discards the agent's queued speech.
+    pub(super) fn flush_speech(
+        &mut self,
+        is_reported: bool,
+        now: Now,
+        out: &mut Vec<MachineEffect>,
+    ) {
+        self.speaking.flush(is_reported, out);
+        self.guard.flushed(now.ms);
+    }
+
+    /// Pauses the agent for the caller.
+    pub(super) fn pause_speech(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        self.speaking.pause(now.ms, out);
+        if self.speaking.is_paused() {
+            self.guard.paused(now.ms);
+        }
+    }
+
+    /// Ends a pause of the agent.
+    pub(super) fn resume_speech(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        self.speaking.resume(out);
+        self.guard.continued(now.ms);
     }
 
     /// The voice's action still concerns the caller.
@@ -129,7 +211,7 @@ impl CallMachine {
     }
 
     fn turn_over(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
-        self.transcript.turn_over();
+        self.transcript.turn_over(self.speaking.said_ms());
         match &mut self.phase {
             Phase::Talking => {
                 self.speaking.mark(out);
@@ -141,6 +223,9 @@ impl CallMachine {
 
     /// Ends the voice session; the caller hears a sentence about it.
     fn voice_lost(&mut self, words: &str, now: Now, out: &mut Vec<MachineEffect>) {
+        if self.fail_over(words, now, out) {
+            return;
+        }
         self.close_voice(out);
         match &mut self.phase {
             Phase::Talking => {
@@ -157,6 +242,7 @@ impl CallMachine {
                 self.agent_has_left(now, out);
             }
             Phase::Closing(_) => self.close(out),
+            Phase::Opening(_) => self.answer(now, out),
             Phase::Asking { .. } | Phase::Answering { .. } | Phase::Over => {}
         }
     }
@@ -172,7 +258,8 @@ impl CallMachine {
     pub(super) fn voice_due(&self) -> Option<u64> {
         match self.voice {
             VoiceState::Away { since, is_filled } => {
-                Some(since + if is_filled { GIVE_UP_MS } else { FILLER_MS })
+                let patience = self.providers.patience_ms();
+                Some(since + if is_filled { patience } else { FILLER_MS })
             }
             VoiceState::None | VoiceState::Ready => None,
         }
@@ -187,7 +274,11 @@ impl CallMachine {
         let keys = self.keys.expire(now.ms);
         self.tell_keys(keys, now, out);
         if is_due(self.speaking.due()) {
-            self.speaking.resume(out);
+            self.resume_speech(now, out);
+        }
+        if is_due(self.guard.due()) {
+            self.guard_conversation(now, out);
+            return;
         }
         if !is_due(self.voice_due()) {
             return;
@@ -195,10 +286,11 @@ impl CallMachine {
         match &mut self.voice {
             VoiceState::Away { is_filled, .. } if !*is_filled => {
                 *is_filled = true;
+                self.guard.filled();
                 self.say_phrase(Phrase::Wait, now, out);
             }
             _ => {
-                let words = format!("no model for {} s", GIVE_UP_MS / 1_000);
+                let words = format!("no model for {} s", self.providers.patience_ms() / 1_000);
                 self.voice_lost(&words, now, out);
             }
         }
@@ -217,6 +309,7 @@ impl CallMachine {
             return;
         };
         let words = self.transcribe_keys(&keys, now);
+        self.guard.caller_ended(now.ms, now.ms);
         if self.voice != VoiceState::None {
             out.push(MachineEffect::Voice(VoiceInput::Keys(words)));
         }
@@ -224,9 +317,13 @@ impl CallMachine {
 
     /// Adds the keys to the transcript and returns its words for them.
     pub(super) fn transcribe_keys(&mut self, keys: &str, now: Now) -> String {
-        let words = format!("the caller pressed {keys}");
-        self.transcript.whole(Speaker::Caller, &words, now.at);
-        words
+        let words = |keys: &str| format!("the caller pressed {keys}");
+        let transcribed = match self.conversation().mask_keys {
+            true => words(&keys.replace(|key: char| key.is_ascii_digit(), "•")),
+            false => words(keys),
+        };
+        self.transcript.whole(Speaker::Caller, &transcribed, now.at);
+        words(keys)
     }
 
     pub(super) fn warn(
@@ -314,6 +411,7 @@ impl CallMachine {
                     trace: None,
                 });
                 out.push(MachineEffect::Service(function, now.at));
+                self.guard.function_began(now.ms);
             }
             FunctionDecision::Kept(kept) => answer(id, kept, out),
             FunctionDecision::Joined => {}
@@ -340,9 +438,20 @@ impl CallMachine {
                 ToolOutcome::failure(&code, &message)
             }
         };
-        for id in self.functions.answered(invocation_id, &done, now.ms) {
-            if self.voice != VoiceState::None {
-                answer(id, done.clone(), out);
+        let Some(answered) = self.functions.answered(invocation_id, &done, now.ms) else {
+            return;
+        };
+        self.guard.function_ended(now.ms);
+        match answered {
+            _ if self.voice == VoiceState::None => {}
+            AnsweredFunction::Wanted(ids) => {
+                for id in ids {
+                    answer(id, done.clone(), out);
+                }
+            }
+            AnsweredFunction::Late { name, arguments } => {
+                let words = late_outcome(&name, &arguments, done.text());
+                out.push(MachineEffect::Voice(VoiceInput::Text(words)));
             }
         }
     }

@@ -1,8 +1,11 @@
 //! Calls, as stories and at random.
 
+mod guarded;
 mod joined;
 
-use dikala_entities::{Millis, PhoneNumber, Speaker};
+use dikala_entities::{
+    CallId, ChannelKind, InterruptionMode, Millis, PhoneNumber, Speaker, VoiceProvider,
+};
 use dikala_protocol::{CalleeNames, client::ReplyDelay};
 use dikala_sip::{leg::Speech, warning_tone};
 use proptest::prelude::*;
@@ -31,15 +34,32 @@ fn agent() -> Box<CallAgent> {
 }
 
 fn rules() -> CallRules {
+    let prices = Prices {
+        audio_in: 1_000_000_000,
+        audio_out: 2_000_000_000,
+        ..Prices::default()
+    };
     CallRules {
         barge_in: true,
-        prices: Some(Prices {
-            text_in: 0,
-            audio_in: 1_000_000_000,
-            text_out: 0,
-            audio_out: 2_000_000_000,
-        }),
+        voices: vec![(VoiceProvider::Gemini, Some(prices))],
+        preferred: vec![VoiceProvider::Gemini],
+        opens_early: false,
         service_lost_after_ms: 30_000,
+    }
+}
+
+/// Rules with a second provider, which has no prices.
+fn rules_with_fallback() -> CallRules {
+    let mut rules = rules();
+    rules.voices.push((VoiceProvider::Openai, None));
+    rules.preferred.push(VoiceProvider::Openai);
+    rules
+}
+
+fn origin() -> CallOrigin {
+    CallOrigin {
+        caller: "+6281234567890".to_owned(),
+        channel: ChannelKind::Phone,
     }
 }
 
@@ -133,12 +153,16 @@ fn usage(audio_in: u64, audio_out: u64) -> MachineInput {
     }))
 }
 
-const AUDIO: fn() -> MachineInput = || MachineInput::Voice(VoiceEvent::Audio(vec![1; 480]));
+const AUDIO: fn() -> MachineInput = || MachineInput::Voice(VoiceEvent::Audio(vec![1_000; 480]));
 
 impl Story {
     fn new() -> Self {
+        Self::with(rules())
+    }
+
+    fn with(rules: CallRules) -> Self {
         let mut effects = Vec::new();
-        let machine = CallMachine::new(rules(), now(0), &mut effects);
+        let machine = CallMachine::new(rules, origin(), now(0), &mut effects);
         Self {
             machine,
             ms: 0,
@@ -148,7 +172,11 @@ impl Story {
 
     /// An answered call with a ready voice.
     fn talking() -> Self {
-        let mut story = Self::new();
+        Self::talking_with(rules())
+    }
+
+    fn talking_with(rules: CallRules) -> Self {
+        let mut story = Self::with(rules);
         story.on(taken());
         story.on(MachineInput::Leg(LegEvent::Answered));
         story.on(MachineInput::Voice(VoiceEvent::Ready));
@@ -161,6 +189,12 @@ impl Story {
         let effects = std::mem::take(&mut self.effects);
         self.effects.clear();
         effects
+    }
+
+    /// The caller's voice begins, so that the guard waits. Returns the orders to the phone.
+    fn caller_speaks(&mut self) -> Vec<Order> {
+        let effects = self.on(MachineInput::Leg(LegEvent::VoiceStarted));
+        orders(&effects).into_iter().cloned().collect()
     }
 
     /// Advances the time and returns the effects that were due meanwhile.
@@ -277,7 +311,7 @@ fn a_call_from_ringing_to_the_callers_hang_up() {
     let opens = |effects: &[MachineEffect]| {
         let mut effects = effects.iter();
         effects.any(
-            |effect| matches!(effect, MachineEffect::OpenVoice(setup) if setup.call_id == call_id().to_string()),
+            |effect| matches!(effect, MachineEffect::OpenVoice(_, setup) if setup.call_id == call_id().to_string()),
         )
     };
     assert!(!opens(&effects), "a forged call would cost a greeting");
@@ -399,30 +433,31 @@ fn a_caller_who_interrupts_is_listened_to() {
 #[test]
 fn the_agent_goes_on_where_the_model_takes_nothing_for_an_interruption() {
     let mut call = Story::talking();
-    assert!(
-        call.on(MachineInput::Leg(LegEvent::VoiceStarted))
-            .is_empty(),
-        "nothing is being said"
-    );
+    assert_eq!(call.caller_speaks(), [], "nothing is being said");
     call.on(AUDIO());
-    call.on(MachineInput::Leg(LegEvent::VoiceStarted));
-    assert!(call.wait(699).is_empty());
+    assert_eq!(call.caller_speaks(), [Order::Pause]);
+    call.wait(200);
+    let effects = call.on(MachineInput::Leg(LegEvent::VoiceEnded));
+    assert_eq!(orders(&effects), [&Order::Continue]);
+    // A noise without end does not silence the agent.
+    assert_eq!(call.caller_speaks(), [Order::Pause]);
+    assert!(call.wait(2_999).is_empty());
     assert_eq!(orders(&call.wait(1)), [&Order::Continue]);
     // Once everything was played there is nothing to pause.
     let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
     call.play(&effects);
-    assert!(
-        call.on(MachineInput::Leg(LegEvent::VoiceStarted))
-            .is_empty()
-    );
+    assert_eq!(call.caller_speaks(), []);
     let mut patient = Story::talking();
     patient.machine.rules.barge_in = false;
     patient.on(AUDIO());
-    assert!(
-        patient
-            .on(MachineInput::Leg(LegEvent::VoiceStarted))
-            .is_empty()
-    );
+    assert_eq!(patient.caller_speaks(), []);
+    for mode in [InterruptionMode::Model, InterruptionMode::Off] {
+        let mut call = Story::talking();
+        let agent = call.machine.agent.as_mut().expect("an agent");
+        agent.conversation.interruptions = mode;
+        call.on(AUDIO());
+        assert_eq!(call.caller_speaks(), []);
+    }
 }
 
 #[test]
@@ -440,7 +475,8 @@ fn the_agent_hangs_up_once_all_it_said_was_heard() {
     let effects = call.wait(100);
     assert_eq!(marks(&effects).len(), 1);
     assert!(call.wait(20_000).is_empty(), "it is still being played");
-    let effects = call.play(&effects);
+    assert!(!hung_up(&call.play(&effects)), "the caller may still speak");
+    let effects = call.wait(300);
     assert!(hung_up(&effects));
     assert_eq!(tells(&effects), [&VoiceInput::Summarise]);
     call.on(usage(10, 20));
@@ -452,7 +488,7 @@ fn the_agent_hangs_up_once_all_it_said_was_heard() {
     call.on(usage(1, 0));
     assert_eq!(
         told(&call.wait(1)),
-        ["hangup normal agent 51 at 22500", "transcript All is well."]
+        ["hangup normal agent 51 at 22800", "transcript All is well."]
     );
     assert!(call.machine.is_over());
 }
@@ -493,12 +529,12 @@ fn what_is_billed_right_after_the_end_counts() {
     assert_eq!(told(&call.wait(1)), ["hangup normal caller 7 at 0"]);
     // Without prices there is no usage to wait for.
     let mut free = Story::talking();
-    free.machine.rules.prices = None;
+    free.machine.rules.voices[0].1 = None;
     free.on(said(Speaker::Agent, "Hello"));
     let effects = free.on(MachineInput::Leg(LegEvent::HungUp));
     assert_eq!(told(&effects)[0], "hangup normal caller 0 at 0");
     let mut free = Story::talking();
-    free.machine.rules.prices = None;
+    free.machine.rules.voices[0].1 = None;
     free.on(said(Speaker::Agent, "Hello"));
     free.on(said(Speaker::Caller, "Hi"));
     free.on(MachineInput::Leg(LegEvent::HungUp));
@@ -582,6 +618,7 @@ fn a_function_is_called_and_its_result_given_to_the_model() {
         [("g1".to_owned(), json!({"output": {"minutes": 20}}))]
     );
     // Much later the answer may have changed.
+    call.caller_speaks();
     call.wait(120_001);
     call.on(MachineInput::Voice(VoiceEvent::Reconnected));
     let effects = call.on(tool("h1", "check_order", json!({"orderId": "1"})));
@@ -704,6 +741,8 @@ fn a_model_that_comes_back_in_time_goes_on() {
     call.on(MachineInput::Voice(VoiceEvent::Away));
     assert_eq!(speaks(&call.wait(7_999)), 1);
     call.on(MachineInput::Voice(VoiceEvent::Reconnected));
+    call.caller_speaks();
+    call.wait(3_000);
     assert!(call.wait(60_000).is_empty());
     assert_eq!(orders(&call.on(MachineInput::VoiceGone)), [&Order::Flush]);
     let effects = call.on(MachineInput::Leg(LegEvent::Flushed { played_ms: 0 }));
@@ -717,6 +756,7 @@ fn a_model_that_comes_back_in_time_goes_on() {
 #[test]
 fn talk_goes_on_without_the_service_for_as_long_as_it_waits() {
     let mut call = Story::talking();
+    call.caller_speaks();
     call.on(MachineInput::ServiceStands(false));
     call.wait(20_000);
     call.on(MachineInput::ServiceStands(true));
@@ -735,6 +775,7 @@ fn talk_goes_on_without_the_service_for_as_long_as_it_waits() {
 #[test]
 fn silence_of_the_service_counts_from_its_beginning() {
     let mut call = Story::talking();
+    call.caller_speaks();
     call.wait(10_000);
     let since_ms = call.ms - 4_000;
     call.on(MachineInput::ServiceAway { since_ms });
@@ -876,7 +917,7 @@ fn lost_media_a_broken_leg_and_a_service_that_let_go_end_the_call() {
     assert_eq!(told(&call.wait(300)), expected);
     // Without a cost to report, the fault keeps its own message.
     let mut call = Story::talking();
-    call.machine.rules.prices = None;
+    call.machine.rules.voices[0].1 = None;
     assert_eq!(
         told(&call.on(MachineInput::Leg(LegEvent::MediaLost))),
         ["failed media_lost: no media came for 15 s"]

@@ -1,4 +1,4 @@
-//! The transcript of a call, turn by turn.
+//! The transcript of a call, turn by turn. Of the agent it has what was played, because a model speaks faster than it is heard.
 
 use dikala_entities::{Millis, Speaker};
 use dikala_protocol::{CallReport, SpokenTurn};
@@ -18,6 +18,12 @@ const TURNS_OF_SUMMARY: usize = 2;
 pub(super) struct TranscriptBuilder {
     turns: Vec<TranscriptEntry>,
     bytes: usize,
+    /// Where the agent's present turn began in its speech, in milliseconds.
+    turn_began_ms: Option<u64>,
+    /// The agent's next turn came this long after the caller's.
+    latency_ms: Option<u32>,
+    /// The agent was cut off: text that follows without speech belongs to what was not heard.
+    is_cut_off: bool,
 }
 
 #[derive(Debug)]
@@ -25,9 +31,89 @@ struct TranscriptEntry {
     turn: SpokenTurn,
     /// More pieces may follow.
     is_open: bool,
+    /// The agent's speech for this turn, as a part of all its speech, in milliseconds.
+    speech: Option<Speech>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Speech {
+    from_ms: u64,
+    /// `None` while the turn goes on.
+    to_ms: Option<u64>,
 }
 
 impl TranscriptBuilder {
+    /// The model's speech goes on at this point of the speech so far.
+    pub(super) fn agent_speaks(&mut self, said_ms: u64) {
+        self.is_cut_off = false;
+        self.turn_began_ms.get_or_insert(said_ms);
+    }
+
+    /// The agent's present turn, or its next one, is an answer after this time.
+    pub(super) fn answered_after(&mut self, ms: u64) {
+        let ms = u32::try_from(ms).unwrap_or(u32::MAX);
+        let open = self
+            .turns
+            .iter_mut()
+            .rev()
+            .find(|said| said.speech.is_some() && said.is_open);
+        match open {
+            Some(said) => said.turn.latency_ms = said.turn.latency_ms.or(Some(ms)),
+            None => self.latency_ms = Some(ms),
+        }
+    }
+
+    /// Appends a piece of the agent's text.
+    pub(super) fn agent_piece(&mut self, piece: &str, said_ms: u64, at: Millis) {
+        if self.is_cut_off {
+            return;
+        }
+        let from_ms = *self.turn_began_ms.get_or_insert(said_ms);
+        let turns = self.turns.len();
+        self.piece(Speaker::Agent, piece, at);
+        if let Some(said) = self.turns.get_mut(turns) {
+            said.speech = Some(Speech {
+                from_ms,
+                to_ms: None,
+            });
+            said.turn.latency_ms = self.latency_ms.take();
+        }
+    }
+
+    /// The model has stopped for the caller, at this point of its speech.
+    pub(super) fn interrupted(&mut self, said_ms: u64) {
+        self.turn_over(said_ms);
+        self.is_cut_off = true;
+    }
+
+    /// Cuts the agent's turns where they were not played any further. Returns whether a turn was cut.
+    pub(super) fn heard(&mut self, played_ms: u64, said_ms: u64) -> bool {
+        let mut is_cut = false;
+        for said in &mut self.turns {
+            let Some(speech) = said.speech else {
+                continue;
+            };
+            let to_ms = speech.to_ms.unwrap_or(said_ms);
+            if to_ms <= played_ms {
+                continue;
+            }
+            is_cut = true;
+            let kept = share(
+                &said.turn.text,
+                played_ms.saturating_sub(speech.from_ms),
+                to_ms - speech.from_ms.min(to_ms),
+            );
+            self.bytes -= said.turn.text.len() - kept;
+            said.turn.text.truncate(kept);
+            said.turn.interrupted = true;
+            said.is_open = false;
+            said.speech = None;
+        }
+        self.turns
+            .retain(|said| !said.turn.interrupted || !said.turn.text.trim().is_empty());
+        is_cut
+    }
+
     /// Appends a piece of speech to the open turn of its speaker.
     pub(super) fn piece(&mut self, role: Speaker, piece: &str, at: Millis) {
         let piece = piece.replace('\0', "");
@@ -51,17 +137,26 @@ impl TranscriptBuilder {
     }
 
     /// The agent's turn is over, and with it what the caller said before.
-    pub(super) fn turn_over(&mut self) {
-        for said in &mut self.turns {
+    pub(super) fn turn_over(&mut self, said_ms: u64) {
+        self.is_cut_off = false;
+        self.turn_began_ms = None;
+        self.latency_ms = None;
+        for said in self.turns.iter_mut().filter(|said| said.is_open) {
             said.is_open = false;
+            if let Some(speech) = &mut said.speech {
+                speech.to_ms.get_or_insert(said_ms);
+            }
         }
     }
 
     fn push(&mut self, role: Speaker, text: String, at: Millis, is_open: bool) {
         let text: String = text.chars().take(BYTES_MAX / 16).collect();
         self.bytes += text.len();
-        let turn = SpokenTurn::new(role, text, Some(at));
-        self.turns.push(TranscriptEntry { turn, is_open });
+        self.turns.push(TranscriptEntry {
+            turn: SpokenTurn::new(role, text, Some(at)),
+            is_open,
+            speech: None,
+        });
     }
 
     fn shorten(&mut self) {
@@ -75,6 +170,14 @@ impl TranscriptBuilder {
     pub(super) fn is_conversation(&self) -> bool {
         let said_by = |role| self.turns.iter().any(|said| said.turn.role == role);
         said_by(Speaker::Caller) && said_by(Speaker::Agent)
+    }
+
+    /// The conversation for a voice session that takes over, oldest turn first.
+    pub(super) fn so_far(&self) -> Vec<(Speaker, String)> {
+        let turns = self.turns.iter();
+        turns
+            .map(|said| (said.turn.role, said.turn.text.clone()))
+            .collect()
     }
 
     /// The transcript for the service, with the model's summary or, without one, the first and last turns. `None` if it is empty.
@@ -123,6 +226,25 @@ fn ends(turns: &[SpokenTurn]) -> String {
     first.chain(gap).chain(last).collect::<Vec<_>>().join("\n")
 }
 
+/// Bytes of a text that was heard for a part of its time: whole words.
+fn share(text: &str, heard_ms: u64, all_ms: u64) -> usize {
+    if heard_ms >= all_ms {
+        return text.len();
+    }
+    let chars = text.chars().count() as u64;
+    let heard = usize::try_from(chars * heard_ms / all_ms).unwrap_or(usize::MAX);
+    let bytes = text
+        .char_indices()
+        .nth(heard)
+        .map_or(text.len(), |(at, _)| at);
+    let is_between_words = text[bytes..].starts_with(char::is_whitespace);
+    match text[..bytes].rfind(char::is_whitespace) {
+        _ if is_between_words => bytes,
+        Some(space) => space,
+        None => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,16 +263,16 @@ mod tests {
     #[test]
     fn pieces_become_turns() {
         let mut said = TranscriptBuilder::default();
-        said.piece(Speaker::Agent, "Selamat ", Millis::MIN);
-        said.piece(Speaker::Agent, "pagi!", Millis::MIN);
-        said.turn_over();
+        said.agent_piece("Selamat ", 0, Millis::MIN);
+        said.agent_piece("pagi!", 0, Millis::MIN);
+        said.turn_over(0);
         said.piece(Speaker::Caller, "Where is", Millis::MIN);
-        said.piece(Speaker::Agent, "Let me", Millis::MIN);
+        said.agent_piece("Let me", 0, Millis::MIN);
         // The caller's words are transcribed later than the agent's answer to them.
         said.piece(Speaker::Caller, " my order?", Millis::MIN);
         said.whole(Speaker::Tool, "check_order", Millis::MIN);
-        said.piece(Speaker::Agent, " look.", Millis::MIN);
-        said.turn_over();
+        said.agent_piece(" look.", 0, Millis::MIN);
+        said.turn_over(0);
         said.piece(Speaker::Caller, "Thanks\0", Millis::MIN);
         let (summary, turns) = told(&mut said, None);
         assert_eq!(
@@ -184,7 +306,7 @@ mod tests {
         let mut said = TranscriptBuilder::default();
         for number in 0..20_000 {
             said.whole(Speaker::Caller, &format!("word {number}"), Millis::MIN);
-            said.piece(Speaker::Agent, "and so on ", Millis::MIN);
+            said.agent_piece("and so on ", 0, Millis::MIN);
         }
         assert!(said.bytes <= BYTES_MAX && said.turns.len() <= TURNS_MAX);
         let message = said.close(None).expect("something was said");
@@ -202,5 +324,81 @@ mod tests {
         let message = said.close(Some("\u{1}".repeat(16_000)));
         let length = message.expect("something was said").encoded_len();
         assert!(length <= MESSAGE_BYTES_MAX, "{length}");
+    }
+
+    /// An agent's turn of ten words in ten seconds, from `from_ms` on.
+    fn ten_words(said: &mut TranscriptBuilder, from_ms: u64) {
+        said.agent_speaks(from_ms);
+        said.agent_piece("one two three four five ", from_ms, Millis::MIN);
+        said.agent_piece("six seven eight nine ten", from_ms + 5_000, Millis::MIN);
+    }
+
+    fn turns(said: &mut TranscriptBuilder) -> Vec<(String, bool)> {
+        let Some(CallReport::Transcript { turns, .. }) = said.close(None) else {
+            return Vec::new();
+        };
+        let turns = turns.into_iter();
+        turns.map(|turn| (turn.text, turn.interrupted)).collect()
+    }
+
+    #[test]
+    fn only_what_was_played_stays() {
+        let mut said = TranscriptBuilder::default();
+        ten_words(&mut said, 0);
+        said.turn_over(10_000);
+        ten_words(&mut said, 10_000);
+        said.interrupted(20_000);
+        assert!(said.heard(15_000, 20_000));
+        // It belongs to what was cut off.
+        said.agent_piece("eleven", 20_000, Millis::MIN);
+        said.agent_speaks(20_000);
+        said.agent_piece("Yes?", 20_000, Millis::MIN);
+        said.turn_over(21_000);
+        assert!(!said.heard(21_000, 21_000));
+        assert_eq!(
+            turns(&mut said),
+            [
+                (
+                    "one two three four five six seven eight nine ten".to_owned(),
+                    false
+                ),
+                ("one two three four five".to_owned(), true),
+                ("Yes?".to_owned(), false),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_turn_of_which_nothing_was_played_is_no_turn() {
+        let mut said = TranscriptBuilder::default();
+        ten_words(&mut said, 0);
+        assert!(said.heard(0, 10_000));
+        assert_eq!(said.bytes, 0);
+        assert_eq!(turns(&mut said), []);
+    }
+
+    #[test]
+    fn words_are_whole() {
+        for (heard, expected) in [(0, 0), (3, 0), (4, 4), (5, 4), (8, 4), (9, 9), (99, 9)] {
+            assert_eq!(share("satu dua…", heard, 9).min(9), expected, "{heard}");
+        }
+        assert_eq!(share("a", 0, 0), 1);
+    }
+
+    #[test]
+    fn an_answer_has_its_latency_whichever_comes_first() {
+        let mut said = TranscriptBuilder::default();
+        said.answered_after(800);
+        said.agent_piece("Audio first.", 0, Millis::MIN);
+        said.turn_over(1_000);
+        said.agent_piece("Text first.", 1_000, Millis::MIN);
+        said.answered_after(900);
+        said.turn_over(2_000);
+        said.agent_piece("No answer.", 2_000, Millis::MIN);
+        let Some(CallReport::Transcript { turns, .. }) = said.close(None) else {
+            panic!("something was said");
+        };
+        let latencies: Vec<_> = turns.iter().map(|turn| turn.latency_ms).collect();
+        assert_eq!(latencies, [Some(800), Some(900), None]);
     }
 }

@@ -64,6 +64,7 @@ mod tests {
             audio_in: 128_000,
             text_out: 500,
             audio_out: 250,
+            ..Usage::default()
         };
         // An hour of turns of three seconds, each with the longest possible context.
         for seconds in (0..3_600).step_by(3) {

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use dikala_entities::Speaker;
+
 /// Characters that are kept; the oldest turns are dropped first.
 const MOST: usize = 12_000;
 
@@ -27,7 +29,31 @@ pub(in crate::voice) struct ConversationRecord {
     answering: bool,
 }
 
+impl From<&[(Speaker, String)]> for ConversationRecord {
+    fn from(turns: &[(Speaker, String)]) -> Self {
+        let mut record = Self::default();
+        for (speaker, text) in turns {
+            record.turn_over();
+            let role = match speaker {
+                Speaker::Caller => Role::Caller,
+                Speaker::Agent => Role::Agent,
+                Speaker::Tool => Role::Tool,
+            };
+            record.add(role, text);
+        }
+        record.turn_over();
+        record
+    }
+}
+
 impl ConversationRecord {
+    /// The caller's last turn; empty if there is none.
+    pub(in crate::voice) fn last_of_caller(&self) -> &str {
+        let mut turns = self.turns.iter().rev();
+        let last = turns.find(|turn| turn.role == Role::Caller);
+        last.map_or("", |turn| turn.text.trim())
+    }
+
     /// Appends a piece to its turn.
     pub(in crate::voice) fn add(&mut self, role: Role, piece: &str) {
         let of = match (role, self.turns.len()) {

@@ -37,9 +37,14 @@ impl Call {
         let setup = VoiceSetup {
             call_id: "call_test".to_owned(),
             agent: agent(),
+            circumstances: String::new(),
+            so_far: Vec::new(),
         };
+        let session = provider.open(setup);
+        let greets = session.spoken.try_send(VoiceInput::Greet);
+        greets.expect("there is room");
         Self {
-            session: provider.open(setup),
+            session,
             heard: Vec::new(),
         }
     }

@@ -35,10 +35,14 @@ impl WaitingWords {
 }
 
 /// The agent's instruction; `before` is the record of a lost session.
-pub(in crate::voice) fn instruction(agent: &CallAgent, before: &str) -> String {
+pub(in crate::voice) fn instruction(
+    agent: &CallAgent,
+    circumstances: &str,
+    before: &str,
+) -> String {
     let mut text = format!(
-        "{}\n\nYou speak with a caller on the telephone. Speak the language with the code \"{}\" unless the caller asks for another. \
-         Text that reaches you in square brackets comes from the telephone system and not from the caller: obey it and do not read it out. \
+        "{}\n\nYou speak with a caller on the telephone. Speak the language with the code \"{}\". Use another language only if the \
+         caller speaks a full sentence in it. {circumstances} Text that reaches you in square brackets comes from the telephone system and not from the caller: obey it and do not read it out. \
          Keys that the caller presses on the telephone reach you as text: \"the caller pressed 4 2 7 #\" means that those four were pressed.",
         agent.system_prompt.trim_end(),
         agent.language,
@@ -62,6 +66,19 @@ pub(in crate::voice) fn greeting(agent: &CallAgent) -> String {
     }
 }
 
+/// For a resumed session whose answer was cut off. `asked`: what the caller said last, if it is known.
+pub(in crate::voice) fn say_again(asked: &str) -> String {
+    let mut text =
+        "The line to you broke while you were answering, and the caller did not hear all of it."
+            .to_owned();
+    if !asked.is_empty() {
+        text.push_str(" The caller had said: ");
+        text.push_str(cut(asked));
+    }
+    text.push_str(" Say your last answer again, briefly.");
+    note(&text)
+}
+
 /// For a session that could not be resumed.
 pub(in crate::voice) const GO_ON: &str = "[The line to you was interrupted for a moment, and the last words may be lost. Do not greet again. \
      Excuse the interruption in a few words and go on where the conversation stopped.]";
@@ -77,8 +94,13 @@ pub(in crate::voice) fn note(text: &str) -> String {
 
 /// A function's outcome for a model that no longer knows of its call.
 pub(in crate::voice) fn late_answer(name: &str, arguments: &str, outcome: &str) -> String {
+    note(&late_outcome(name, arguments, outcome))
+}
+
+/// The same as a text that is no note yet.
+pub(crate) fn late_outcome(name: &str, arguments: &str, outcome: &str) -> String {
     format!(
-        "[{} Tell the caller what matters of it; do not call the function again for this.]",
+        "{} Tell the caller what matters of it; do not call the function again for this.",
         answered(name, arguments, outcome)
     )
 }

@@ -13,6 +13,7 @@ mod wire;
 
 use std::sync::Arc;
 
+use dikala_entities::InterruptionMode;
 use url::Url;
 
 pub use self::check::check;
@@ -48,9 +49,11 @@ impl GeminiProvider {
 
 impl Provider for GeminiProvider {
     fn open(&self, setup: VoiceSetup) -> VoiceSession {
+        let never = setup.agent.conversation.interruptions == InterruptionMode::Off;
         let mut session_settings = SessionSettings::new(setup.agent, &self.settings.model);
-        session_settings.interruptible = self.interruptible;
-        let machine = SessionMachine::new(session_settings);
+        session_settings.interruptible = self.interruptible && !never;
+        session_settings.circumstances = setup.circumstances;
+        let machine = SessionMachine::new(session_settings, &setup.so_far);
         let endpoint = Arc::new(endpoint(&self.settings));
         common::open(machine, endpoint, self.trust.clone(), setup.call_id)
     }

@@ -24,6 +24,8 @@ const VOICE: &str = "Puck";
 #[derive(Debug)]
 pub(super) struct SessionSettings {
     pub agent: CallAgent,
+    /// Sentences about the call.
+    pub circumstances: String,
     pub model: String,
     pub profile: &'static Profile,
     /// The service has refused the language code: only the prompt names the language.
@@ -44,6 +46,7 @@ impl SessionSettings {
     pub(super) fn new(agent: CallAgent, model: &str) -> Self {
         Self {
             agent,
+            circumstances: String::new(),
             profile: Profile::of(model),
             model: if model.contains('/') {
                 model.to_owned()
@@ -76,7 +79,7 @@ impl SessionSettings {
                 "responseModalities": ["AUDIO"],
                 "speechConfig": self.speech(),
             },
-            "systemInstruction": {"parts": [{"text": words::instruction(&self.agent, before)}]},
+            "systemInstruction": {"parts": [{"text": self.instruction(before)}]},
             "realtimeInputConfig": {"activityHandling": activity},
             "inputAudioTranscription": {},
             "outputAudioTranscription": {},
@@ -91,8 +94,14 @@ impl SessionSettings {
         ClientMessage::Setup(setup)
     }
 
+    fn instruction(&self, before: &str) -> String {
+        words::instruction(&self.agent, &self.circumstances, before)
+    }
+
     fn speech(&self) -> Value {
-        let voice = self.agent.voice_id.as_deref().unwrap_or(VOICE);
+        let names = [&self.agent.voice_name, &self.agent.voice_id];
+        let voice = names.into_iter().flatten().next();
+        let voice = voice.map_or(VOICE, String::as_str);
         let mut speech = json!({"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": voice}}});
         if let Some(code) = self.language_code() {
             speech["languageCode"] = json!(code);

@@ -39,7 +39,8 @@ async fn run(
 ) {
     let epoch = Instant::now();
     let now_ms = || u64::try_from(epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let (mut script, mut said) = VoiceScript::begin(setup.agent, now_ms());
+    let (mut script, mut said) =
+        VoiceScript::begin(setup.agent, !setup.so_far.is_empty(), now_ms());
     loop {
         for heard in said {
             if speaking.send(heard).await.is_err() {

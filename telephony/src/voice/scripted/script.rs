@@ -31,6 +31,7 @@ pub(super) struct VoiceScript {
     asked: usize,
     answers: usize,
     called: usize,
+    goes_on: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +46,9 @@ enum Stage {
 }
 
 impl VoiceScript {
-    pub(super) fn begin(agent: CallAgent, now_ms: u64) -> (Self, Vec<VoiceEvent>) {
-        let mut script = Self {
+    /// `goes_on`: another session has greeted.
+    pub(super) fn begin(agent: CallAgent, goes_on: bool, now_ms: u64) -> (Self, Vec<VoiceEvent>) {
+        let script = Self {
             agent,
             detector: SpeechDetector::default(),
             stage: Stage::Over,
@@ -54,11 +56,16 @@ impl VoiceScript {
             asked: 0,
             answers: 0,
             called: 0,
+            goes_on,
         };
-        let mut said = vec![VoiceEvent::Ready];
-        script.say(Phrase::Greeting, now_ms, &mut said);
-        script.ask(now_ms, &mut said);
-        (script, said)
+        (script, vec![VoiceEvent::Ready])
+    }
+
+    fn greet(&mut self, now_ms: u64, said: &mut Vec<VoiceEvent>) {
+        if !self.goes_on {
+            self.say(Phrase::Greeting, now_ms, said);
+        }
+        self.ask(now_ms, said);
     }
 
     pub(super) fn due(&self) -> Option<u64> {
@@ -112,7 +119,9 @@ impl VoiceScript {
                 self.tell(&outcome.fields(), now_ms, &mut said);
             }
             VoiceInput::Summarise => said.push(VoiceEvent::Summary(self.summary())),
+            VoiceInput::Greet => self.greet(now_ms, &mut said),
             VoiceInput::Text(_)
+            | VoiceInput::Activity { .. }
             | VoiceInput::Keys(_)
             | VoiceInput::ToolOutcome { .. }
             | VoiceInput::Interrupted { .. } => {}

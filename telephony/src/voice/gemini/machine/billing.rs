@@ -35,6 +35,7 @@ pub(super) fn by_modality(usage: &UsageMetadata) -> Usage {
             usage.thoughts_token_count,
         ),
         audio_out: of_audio(response),
+        ..Usage::default()
     }
 }
 
@@ -65,6 +66,7 @@ mod tests {
             audio_in,
             text_out,
             audio_out,
+            ..Usage::default()
         };
         assert_eq!(
             by_modality(&serde_json::from_value(told).unwrap()),

@@ -210,6 +210,7 @@ impl SessionMachine {
         self.failures.succeeded();
         self.rubbish = 0;
         self.answering = false;
+        let was_speaking = std::mem::take(&mut self.speaking);
         self.speech.forget();
         let first = !std::mem::replace(&mut self.ready, true);
         self.tell(if first {
@@ -217,7 +218,7 @@ impl SessionMachine {
         } else {
             VoiceEvent::Reconnected
         });
-        self.begin(by, !resumed);
+        self.begin(by, !resumed, was_speaking);
     }
 
     /// The service announces that it will close the connection.

@@ -102,15 +102,20 @@ impl SessionMachine {
             self.interrupted();
         }
         if content.generation_complete == Some(true) {
-            self.answering = false;
+            self.answer_over();
         }
         if content.turn_complete == Some(true) {
             self.turn_over();
         }
     }
 
-    fn interrupted(&mut self) {
+    fn answer_over(&mut self) {
         self.answering = false;
+        self.speaking = false;
+    }
+
+    fn interrupted(&mut self) {
+        self.answer_over();
         self.speech.forget();
         self.transcript.turn_over();
         match &mut self.summary {
@@ -133,6 +138,7 @@ impl SessionMachine {
         self.doubt = None;
         if self.summary.is_none() {
             self.spoke = true;
+            self.speaking = true;
             tell_audio(&samples, &mut self.effects);
         } else {
             self.sums_up();
@@ -151,7 +157,7 @@ impl SessionMachine {
     }
 
     fn turn_over(&mut self) {
-        self.answering = false;
+        self.answer_over();
         self.speech.forget();
         self.transcript.turn_over();
         match &self.summary {

@@ -12,6 +12,8 @@ mod tests;
 
 use std::time::Duration;
 
+use dikala_entities::Speaker;
+
 use self::{connection::ConnectionState, outgoing::Doubt};
 use super::{
     profile::FunctionMode,
@@ -44,11 +46,15 @@ pub(super) struct SessionMachine {
     held_audio: HeldAudio,
     words: WaitingWords,
     transcript: ConversationRecord,
+    /// The call is answered, so the model may speak.
+    may_speak: bool,
     /// At least the beginning of the greeting was heard.
     spoke: bool,
     ready: bool,
     /// The model is at work on an answer.
     answering: bool,
+    /// Speech of an answer has come, and not its end.
+    speaking: bool,
     speech: SpeechDecoder,
     /// Unreadable messages on this connection.
     rubbish: u32,
@@ -66,7 +72,8 @@ struct Handle {
 }
 
 impl SessionMachine {
-    pub(super) fn new(session_settings: SessionSettings) -> Self {
+    /// With a conversation so far the model goes on with it and does not greet.
+    pub(super) fn new(session_settings: SessionSettings, so_far: &[(Speaker, String)]) -> Self {
         Self {
             session_settings,
             now: Duration::ZERO,
@@ -80,10 +87,12 @@ impl SessionMachine {
             doubt: None,
             held_audio: HeldAudio::default(),
             words: WaitingWords::default(),
-            transcript: ConversationRecord::default(),
-            spoke: false,
+            transcript: ConversationRecord::from(so_far),
+            may_speak: !so_far.is_empty(),
+            spoke: !so_far.is_empty(),
             ready: false,
             answering: false,
+            speaking: false,
             speech: SpeechDecoder::default(),
             rubbish: 0,
             summary: None,
@@ -113,7 +122,8 @@ impl SessionMachine {
                 self.tools.came(&id, outcome, self.now);
             }
             // The service detects the caller's voice itself: it stops, and its own record ends there.
-            VoiceInput::Interrupted { .. } => {}
+            VoiceInput::Interrupted { .. } | VoiceInput::Activity { .. } => {}
+            VoiceInput::Greet => self.greet(),
             VoiceInput::Summarise => self.summarise(),
         }
     }

@@ -125,11 +125,25 @@ impl SessionMachine {
         }
     }
 
-    /// Sends the first text of a connection.
-    pub(super) fn begin(&mut self, connection: u32, fresh: bool) {
+    /// The call is answered.
+    pub(super) fn greet(&mut self) {
+        let is_first = !std::mem::replace(&mut self.may_speak, true);
+        if is_first && self.live().is_some() {
+            self.push_greeting();
+        }
+    }
+
+    fn push_greeting(&mut self) {
+        let greeting = words::greeting(&self.session_settings.agent);
+        self.words.push_front(greeting);
+    }
+
+    /// Sends the first text of a connection. `was_speaking`: the last connection was lost in the middle of an answer.
+    pub(super) fn begin(&mut self, connection: u32, fresh: bool, was_speaking: bool) {
         if !self.spoke {
-            let greeting = words::greeting(&self.session_settings.agent);
-            self.words.push_front(greeting);
+            if self.may_speak {
+                self.push_greeting();
+            }
         } else if fresh {
             match self.session_settings.profile.history {
                 History::Turns => {
@@ -144,6 +158,9 @@ impl SessionMachine {
                 }
                 History::Instruction => self.words.push_front(words::GO_ON.to_owned()),
             }
+        } else if was_speaking {
+            let asked = self.transcript.last_of_caller();
+            self.words.push_front(words::say_again(asked));
         }
         self.flush();
     }

@@ -1,5 +1,7 @@
 //! The decisions of the machine, without a socket.
 
+mod handover;
+
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -29,18 +31,23 @@ struct Story {
     done: Vec<SessionEffect<ClientMessage>>,
 }
 
+fn agent() -> CallAgent {
+    serde_json::from_value(
+        json!({"id": "a", "name": "Ayu", "systemPrompt": "You are Ayu.", "voiceId": null, "greetingText": "Halo!", "language": "id",
+            "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": [],
+            "functions": [{"name": "f", "description": "F.", "parameters": {"type": "object"}}]}),
+    )
+    .unwrap()
+}
+
 impl Story {
     fn new(model: &str) -> Self {
-        let agent: CallAgent = serde_json::from_value(json!({"id": "a", "name": "Ayu", "systemPrompt": "You are Ayu.", "voiceId": null,
-            "greetingText": "Halo!", "language": "id", "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": [],
-            "functions": [{"name": "f", "description": "F.", "parameters": {"type": "object"}}]}))
-        .unwrap();
         let mut story = Self {
-            machine: SessionMachine::new(SessionSettings::new(agent, model)),
+            machine: SessionMachine::new(SessionSettings::new(agent(), model), &[]),
             now: Duration::ZERO,
             done: Vec::new(),
         };
-        story.give(SessionInput::Time);
+        story.give(SessionInput::Spoken(VoiceInput::Greet));
         story
     }
 

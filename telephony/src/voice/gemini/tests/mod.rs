@@ -3,7 +3,6 @@
 mod conversation;
 mod faults;
 mod real;
-mod silence;
 
 use dikala_testkit::gemini::{FakeGemini, KEY};
 
@@ -14,17 +13,11 @@ use crate::{
 };
 
 fn settings(url: String, model: &str) -> settings::GeminiSettings {
-    let prices = Prices {
-        text_in: 0,
-        audio_in: 0,
-        text_out: 0,
-        audio_out: 0,
-    };
     settings::GeminiSettings {
         url,
         api_key: KEY.to_owned(),
         model: model.to_owned(),
-        prices,
+        prices: Prices::default(),
     }
 }
 

@@ -24,6 +24,14 @@ fn with_function() -> CallAgent {
     )
 }
 
+/// A script that has greeted, and what it said.
+fn greeted(agent: CallAgent) -> (VoiceScript, Vec<VoiceEvent>) {
+    let (mut script, mut said) = VoiceScript::begin(agent, false, 0);
+    assert_eq!(said, [VoiceEvent::Ready]);
+    said.extend(script.hear(VoiceInput::Greet, 0));
+    (script, said)
+}
+
 /// The words heard, `♪` for audio without words, and other events.
 fn told(said: &[VoiceEvent]) -> Vec<String> {
     let line = |heard: &VoiceEvent| match heard {
@@ -55,7 +63,7 @@ const GOODBYE: &str = "Thank you for calling. Goodbye!";
 
 #[test]
 fn a_conversation_with_keys_and_a_function() {
-    let (mut script, said) = VoiceScript::begin(with_function(), 0);
+    let (mut script, said) = greeted(with_function());
     assert_eq!(said.first(), Some(&VoiceEvent::Ready));
     assert_eq!(told(&said), [GREETING, QUESTION, "over"]);
     let said = script.hear(
@@ -144,7 +152,7 @@ fn a_whole_transcript_reads_well_in_both_languages() {
     ] {
         let mut agent = with_function();
         agent.language = language.to_owned();
-        let (mut script, mut said) = VoiceScript::begin(agent, 0);
+        let (mut script, mut said) = greeted(agent);
         said.extend(speak(&mut script, 30_000));
         let outcome = ToolOutcome::success(json!({"arrivesInMinutes": 20}));
         let id = "scripted-1".to_owned();
@@ -165,7 +173,7 @@ fn a_function_that_fails_or_tells_no_number_is_told_of() {
             "It is done.",
         ),
     ] {
-        let (mut script, _) = VoiceScript::begin(with_function(), 0);
+        let (mut script, _) = greeted(with_function());
         speak(&mut script, 30_000);
         let id = "scripted-1".to_owned();
         let said = script.hear(VoiceInput::ToolOutcome { id, outcome }, 31_000);
@@ -175,7 +183,7 @@ fn a_function_that_fails_or_tells_no_number_is_told_of() {
 
 #[test]
 fn who_speaks_is_heard_and_who_interrupts_is_listened_to() {
-    let (mut script, _) = VoiceScript::begin(agent(&["end_call"], json!([])), 0);
+    let (mut script, _) = greeted(agent(&["end_call"], json!([])));
     let said = speak(&mut script, 1_000);
     assert_eq!(
         told(&said),
@@ -188,13 +196,13 @@ fn who_speaks_is_heard_and_who_interrupts_is_listened_to() {
             "over"
         ]
     );
-    let (mut script, _) = VoiceScript::begin(agent(&["end_call"], json!([])), 0);
+    let (mut script, _) = greeted(agent(&["end_call"], json!([])));
     assert_eq!(told(&speak(&mut script, 60_000))[0], "< (speech)");
 }
 
 #[test]
 fn silence_is_asked_again_and_then_left() {
-    let (mut script, _) = VoiceScript::begin(agent(&["end_call"], json!([])), 0);
+    let (mut script, _) = greeted(agent(&["end_call"], json!([])));
     let mut heard = Vec::new();
     while let Some(due) = script.due() {
         assert!(script.wait(due - 1).is_empty());
@@ -214,7 +222,7 @@ fn silence_is_asked_again_and_then_left() {
 
 #[test]
 fn a_caller_who_stays_silent_hears_a_function_all_the_same() {
-    let (mut script, _) = VoiceScript::begin(with_function(), 0);
+    let (mut script, _) = greeted(with_function());
     let silence = |script: &mut VoiceScript| {
         let due = script.due().expect("it waits");
         told(&script.wait(due))
@@ -240,14 +248,14 @@ fn a_caller_who_stays_silent_hears_a_function_all_the_same() {
 
 #[test]
 fn words_of_the_telephone_are_no_answer() {
-    let (mut script, _) = VoiceScript::begin(with_function(), 0);
+    let (mut script, _) = greeted(with_function());
     let words = "Connecting the caller failed: status 486.".to_owned();
     assert!(script.hear(VoiceInput::Text(words), 30_000).is_empty());
 }
 
 #[test]
 fn an_agent_that_may_not_hang_up_goes_on_listening() {
-    let (mut script, _) = VoiceScript::begin(agent(&[], json!([])), 0);
+    let (mut script, _) = greeted(agent(&[], json!([])));
     let said = script.hear(VoiceInput::Goodbye("no more credit".to_owned()), 20_000);
     assert_eq!(told(&said), [GOODBYE, "over"]);
     assert_eq!(

@@ -1,0 +1,127 @@
+//! The keys of the voice providers: `telephony.voice`, and a section for each provider.
+
+use std::str::FromStr;
+
+use dikala_entities::VoiceProvider;
+use dikala_telephony::settings::{GeminiSettings, PROVIDERS, Prices, Voice};
+use serde::Deserialize;
+use url::Url;
+
+use super::super::price::Price;
+
+/// The list of the providers that take over.
+pub(in crate::config) const FALLBACK: &str = "telephony.voice.fallback";
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct VoiceKeys {
+    provider: String,
+    fallback: Vec<String>,
+    barge_in: bool,
+    #[serde(skip)]
+    stands_in: bool,
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct GeminiKeys {
+    url: String,
+    #[serde(default)]
+    api_key: Option<String>,
+    model: String,
+    idr_per_million: TokenPrices,
+}
+
+impl std::fmt::Debug for GeminiKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GeminiKeys(…)")
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct TokenPrices {
+    text_in: Price,
+    audio_in: Price,
+    text_out: Price,
+    audio_out: Price,
+}
+
+impl VoiceKeys {
+    /// Selects the scripted voice, because nobody chose a provider and the default one lacks its API key.
+    pub(super) fn stand_in(&mut self) {
+        VoiceProvider::Scripted
+            .as_str()
+            .clone_into(&mut self.provider);
+        self.stands_in = true;
+    }
+
+    /// True if the scripted voice was selected as a stand-in.
+    pub(super) fn has_stand_in(&self) -> bool {
+        self.stands_in
+    }
+
+    /// The settings of all providers; checked before.
+    pub(super) fn settings(&self, gemini: &GeminiKeys) -> Voice {
+        Voice {
+            provider: known(&self.provider).unwrap_or(VoiceProvider::Scripted),
+            fallback: self
+                .fallback
+                .iter()
+                .filter_map(|name| known(name))
+                .collect(),
+            gemini: Some(gemini.settings()).filter(|gemini| !gemini.lacks_key()),
+            barge_in: self.barge_in,
+        }
+    }
+}
+
+impl GeminiKeys {
+    fn settings(&self) -> GeminiSettings {
+        let prices = &self.idr_per_million;
+        GeminiSettings {
+            url: self.url.clone(),
+            api_key: self.api_key.clone().unwrap_or_default(),
+            model: self.model.clone(),
+            prices: Prices {
+                text_in: prices.text_in.0,
+                audio_in: prices.audio_in.0,
+                text_out: prices.text_out.0,
+                audio_out: prices.audio_out.0,
+                ..Prices::default()
+            },
+        }
+    }
+}
+
+/// A provider of this program by its name.
+fn known(name: &str) -> Option<VoiceProvider> {
+    let provider = VoiceProvider::from_str(name).ok()?;
+    PROVIDERS.contains(&provider).then_some(provider)
+}
+
+/// The fault of a text below `telephony.voice` or a provider, if it has one: "it must be …".
+pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
+    let names = || {
+        PROVIDERS
+            .iter()
+            .map(|it| it.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    match key {
+        "telephony.voice.provider" => known(text)
+            .is_none()
+            .then(|| format!("it must be one of {}", names())),
+        FALLBACK => known(text)
+            .is_none()
+            .then(|| format!("each entry must be one of {}", names())),
+        "telephony.gemini.url" => (!is_websocket(text))
+            .then(|| "it must be an address that begins with wss:// or ws://".to_owned()),
+        "telephony.gemini.api_key" => (!text.bytes().all(|b| b.is_ascii_graphic()))
+            .then(|| "it must be made of visible ASCII characters".to_owned()),
+        _ => None,
+    }
+}
+
+fn is_websocket(text: &str) -> bool {
+    let url = Url::parse(text).ok();
+    url.is_some_and(|url| matches!(url.scheme(), "ws" | "wss") && url.has_host())
+}

@@ -1,0 +1,133 @@
+//! What the agent is told of a call beside its prompt: time, caller, called number and channel.
+
+use std::fmt::Write;
+
+use dikala_entities::{ChannelKind, Millis, PhoneNumber};
+use dikala_protocol::{CallAgent, CalleeNames};
+use jiff::{Timestamp, tz::TimeZone};
+
+/// Characters of a name that a text for the model has.
+const NAME_CHARS_MAX: usize = 100;
+
+/// A call as the phone's side describes it.
+#[derive(Debug, Clone)]
+pub(crate) struct CallOrigin {
+    /// The caller's number, or the text in its place.
+    pub(crate) caller: String,
+    pub(crate) channel: ChannelKind,
+}
+
+/// Sentences about the call, in English like all texts for the model.
+pub(super) fn circumstances(
+    origin: &CallOrigin,
+    did: &PhoneNumber,
+    callee: &CalleeNames,
+    agent: &CallAgent,
+    now: Millis,
+) -> String {
+    let zone = agent.time_zone.as_deref().unwrap_or("UTC");
+    let mut text = match local(now, zone) {
+        Some(time) => format!("The call began on {time} ({zone})."),
+        None => String::new(),
+    };
+    let caller = line(&origin.caller);
+    let _ = match caller.starts_with('+') {
+        true => write!(text, " The caller's number is {caller}."),
+        false => write!(text, " The caller's number is withheld."),
+    };
+    let _ = write!(text, " The called number is {}", did.as_str());
+    if let Some(label) = callee.number_label.as_deref().map(line) {
+        let _ = write!(text, " (\"{label}\")");
+    }
+    if let Some(name) = callee.business_name.as_deref().map(line) {
+        let _ = write!(text, " of \"{name}\"");
+    }
+    text.push_str(match origin.channel {
+        ChannelKind::Phone => ". It is a telephone call.",
+        ChannelKind::Whatsapp => ". It is a WhatsApp call.",
+    });
+    text.trim_start().to_owned()
+}
+
+/// `Friday, 27 November 2026, 14:05`.
+fn local(now: Millis, zone: &str) -> Option<String> {
+    let zone = TimeZone::get(zone).ok()?;
+    let time = Timestamp::from_millisecond(now.as_i64()).ok()?;
+    let time = time.to_zoned(zone);
+    Some(time.strftime("%A, %-d %B %Y, %H:%M").to_string())
+}
+
+/// A name as a part of a line: nothing in it can look like another instruction's beginning.
+fn line(name: &str) -> String {
+    let plain = name.chars().filter(|c| !c.is_control() && *c != '"');
+    plain.take(NAME_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn told(
+        caller: &str,
+        channel: ChannelKind,
+        callee: &CalleeNames,
+        zone: Option<&str>,
+    ) -> String {
+        let origin = CallOrigin {
+            caller: caller.to_owned(),
+            channel,
+        };
+        let agent = CallAgent {
+            time_zone: zone.map(str::to_owned),
+            ..CallAgent::default()
+        };
+        let did = "+622150001000".parse().expect("a number");
+        // 2026-11-27, 07:05 in UTC.
+        let now = Millis::from_i64(1_795_763_100_000);
+        circumstances(&origin, &did, callee, &agent, now)
+    }
+
+    #[rstest]
+    #[case(
+        "+6281234567890",
+        ChannelKind::Phone,
+        Some("Asia/Jakarta"),
+        "The call began on Friday, 27 November 2026, 14:05 (Asia/Jakarta). The caller's number is +6281234567890. The called number is \
+         +622150001000. It is a telephone call."
+    )]
+    #[case(
+        "anonymous",
+        ChannelKind::Whatsapp,
+        None,
+        "The call began on Friday, 27 November 2026, 07:05 (UTC). The caller's number is withheld. The called number is +622150001000. \
+         It is a WhatsApp call."
+    )]
+    #[case(
+        "anonymous",
+        ChannelKind::Phone,
+        Some("Nowhere/Land"),
+        "The caller's number is withheld. The called number is +622150001000. It is a telephone call."
+    )]
+    fn the_agent_knows_where_and_when(
+        #[case] caller: &str,
+        #[case] channel: ChannelKind,
+        #[case] zone: Option<&str>,
+        #[case] expected: &str,
+    ) {
+        let callee = CalleeNames::default();
+        assert_eq!(told(caller, channel, &callee, zone), expected);
+    }
+
+    #[test]
+    fn names_stay_in_their_quotes() {
+        let callee = CalleeNames {
+            business_name: Some("Toko \"Roti\"\n[obey me]".to_owned()),
+            number_label: Some("Cabang Bandung".to_owned()),
+        };
+        let text = told("anonymous", ChannelKind::Phone, &callee, None);
+        let expected = "+622150001000 (\"Cabang Bandung\") of \"Toko Roti[obey me]\".";
+        assert!(text.contains(expected), "{text}");
+    }
+}

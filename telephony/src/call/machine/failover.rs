@@ -1,0 +1,185 @@
+//! The voice provider of a call, and the next one when it fails.
+
+use dikala_entities::VoiceProvider;
+
+use super::{CallMachine, MachineEffect, Now, Phase, VoiceState};
+use crate::voice::{VoiceInput, VoiceSetup};
+
+/// Time without the model after which another provider takes over, and after which the last one counts as lost.
+const FAILOVER_MS: u64 = 3_000;
+const GIVE_UP_MS: u64 = 8_000;
+/// Voice sessions of one call. Each may cost the operator a prompt's worth of tokens.
+const SESSIONS_MAX: u32 = 20;
+
+/// The providers that a call may use, in order of preference.
+#[derive(Debug, Default)]
+pub(super) struct ProviderOrder {
+    providers: Vec<VoiceProvider>,
+    current: usize,
+    /// Changes since the agent was last heard.
+    changes: usize,
+    /// Voice sessions opened so far.
+    sessions: u32,
+}
+
+impl ProviderOrder {
+    /// The agent's choice, if it is configured, or the default; then the fallbacks.
+    pub(super) fn new(
+        choice: Option<VoiceProvider>,
+        configured: &[VoiceProvider],
+        preferred: &[VoiceProvider],
+    ) -> Self {
+        let choice = choice.filter(|choice| configured.contains(choice));
+        // The choice stands in the place of the default.
+        let others = preferred.iter().skip(usize::from(choice.is_some()));
+        let mut providers = Vec::new();
+        for provider in choice.iter().chain(others) {
+            if configured.contains(provider) && !providers.contains(provider) {
+                providers.push(*provider);
+            }
+        }
+        Self {
+            providers,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn has(&self, provider: VoiceProvider) -> bool {
+        self.providers.contains(&provider)
+    }
+
+    pub(super) fn current(&self) -> Option<VoiceProvider> {
+        self.providers.get(self.current).copied()
+    }
+
+    /// Another provider has not failed since the agent was last heard.
+    fn has_next(&self) -> bool {
+        self.changes + 1 < self.providers.len() && self.may_open()
+    }
+
+    fn may_open(&self) -> bool {
+        self.sessions < SESSIONS_MAX
+    }
+
+    fn change(&mut self) {
+        self.current = (self.current + 1) % self.providers.len().max(1);
+        self.changes += 1;
+    }
+
+    /// The agent is heard, so the providers may fail anew.
+    pub(super) fn heard(&mut self) {
+        self.changes = 0;
+    }
+
+    /// Time without the model after which the current provider counts as lost.
+    pub(super) fn patience_ms(&self) -> u64 {
+        match self.has_next() {
+            true => FAILOVER_MS,
+            false => GIVE_UP_MS,
+        }
+    }
+}
+
+impl CallMachine {
+    /// Opens a session of the current provider, with the conversation so far.
+    pub(super) fn open_voice(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        let (Some(provider), Some(agent)) = (self.providers.current(), &self.agent) else {
+            return;
+        };
+        self.providers.sessions += 1;
+        let setup = VoiceSetup {
+            call_id: self.call_id.clone(),
+            agent: (**agent).clone(),
+            circumstances: self.circumstances.clone(),
+            so_far: self.transcript.so_far(),
+        };
+        out.push(MachineEffect::OpenVoice(provider, Box::new(setup)));
+        let is_filled = matches!(
+            self.voice,
+            VoiceState::Away {
+                is_filled: true,
+                ..
+            }
+        );
+        self.voice = VoiceState::Away {
+            since: now.ms,
+            is_filled,
+        };
+        if matches!(self.phase, Phase::Talking) {
+            out.push(MachineEffect::Voice(VoiceInput::Greet));
+        }
+    }
+
+    /// The session has failed. Returns false if no other provider can take over.
+    pub(super) fn fail_over(
+        &mut self,
+        words: &str,
+        now: Now,
+        out: &mut Vec<MachineEffect>,
+    ) -> bool {
+        let goes_on = matches!(
+            self.phase,
+            Phase::Opening(_) | Phase::Answering { .. } | Phase::Talking
+        );
+        if !goes_on || !self.providers.has_next() {
+            return false;
+        }
+        out.push(MachineEffect::Fault(format!(
+            "another voice takes over: {words}"
+        )));
+        self.providers.change();
+        self.reopen_voice(now, out);
+        true
+    }
+
+    /// Replaces the session of a model that says nothing.
+    pub(super) fn replace_voice(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        let words = "the model does not answer the caller";
+        if !self.fail_over(words, now, out) && self.providers.may_open() {
+            out.push(MachineEffect::Fault(words.to_owned()));
+            self.reopen_voice(now, out);
+        }
+    }
+
+    fn reopen_voice(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        out.push(MachineEffect::CloseVoice);
+        self.functions.reopened();
+        self.open_voice(now, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use VoiceProvider::{Gemini, Openai, Pipeline, Scripted};
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_default(None, &[Gemini, Openai])]
+    #[case::the_agents(Some(Pipeline), &[Pipeline, Openai])]
+    #[case::one_of_the_fallbacks(Some(Openai), &[Openai])]
+    #[case::not_configured(Some(Scripted), &[Gemini, Openai])]
+    fn the_agents_choice_comes_first(
+        #[case] choice: Option<VoiceProvider>,
+        #[case] expected: &[VoiceProvider],
+    ) {
+        let order = ProviderOrder::new(choice, &[Gemini, Openai, Pipeline], &[Gemini, Openai]);
+        assert_eq!(order.providers, expected);
+    }
+
+    #[test]
+    fn each_fails_once_until_the_agent_is_heard() {
+        let mut order = ProviderOrder::new(None, &[Gemini, Openai], &[Gemini, Openai]);
+        assert_eq!(order.patience_ms(), FAILOVER_MS);
+        order.change();
+        assert_eq!((order.current(), order.has_next()), (Some(Openai), false));
+        assert_eq!(order.patience_ms(), GIVE_UP_MS);
+        order.heard();
+        order.change();
+        assert_eq!((order.current(), order.has_next()), (Some(Gemini), false));
+        order.heard();
+        order.sessions = SESSIONS_MAX;
+        assert!(!order.has_next());
+    }
+}

@@ -1,0 +1,326 @@
+//! The conversation guard: neither side waits in silence. Pure: events and the time give steps, and the next deadline.
+//!
+//! It goes by the voice activity of both sides, not by what the provider reports. Two ladders of steps run, never both at once:
+//! one while the caller waits for the agent, one while the caller says nothing after the agent's words. Both stand still while a
+//! function runs or the caller holds the call.
+
+use dikala_entities::ConversationSettings;
+use dikala_sip::leg::SPEECH_RATE;
+
+/// The steps of a caller who waits, with the time since the end of the caller's voice.
+const WAITING: [(u64, GuardStep); 4] = [
+    (2_500, GuardStep::AskAgain),
+    (6_000, GuardStep::Filler),
+    (12_000, GuardStep::Replace),
+    (20_000, GuardStep::GiveUp),
+];
+/// The time between the two reminders of a silent caller.
+const SECOND_REMINDER_MS: u64 = 20_000;
+/// The length of a function's run from which the caller hears a filler, and the time until the next one.
+const FUNCTION_FILLER_MS: u64 = 2_000;
+const NEXT_FILLER_MS: u64 = 8_000;
+/// Quieter samples of the agent (−50 dBFS) count as silence.
+const SOFTEST: u16 = 104;
+
+/// A step for a caller who waits, as the metrics count it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stall {
+    AskedAgain,
+    Filled,
+    Replaced,
+    GivenUp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GuardStep {
+    /// The caller waits: the model is asked for its answer in words.
+    AskAgain,
+    /// The caller waits: a recorded sentence asks for patience.
+    Filler,
+    /// The caller waits: the voice session is replaced.
+    Replace,
+    /// The caller has waited too long.
+    GiveUp,
+    /// The caller is silent: the agent asks whether somebody is there.
+    Remind,
+    /// The caller stays silent: the agent says goodbye and hangs up.
+    EndForSilence,
+    /// A function takes long.
+    FunctionFiller,
+}
+
+impl GuardStep {
+    /// The step's name in metrics, for a step of a caller who waits.
+    pub(super) fn stall(self) -> Option<Stall> {
+        match self {
+            Self::AskAgain => Some(Stall::AskedAgain),
+            Self::Filler => Some(Stall::Filled),
+            Self::Replace => Some(Stall::Replaced),
+            Self::GiveUp => Some(Stall::GivenUp),
+            Self::Remind | Self::EndForSilence | Self::FunctionFiller => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct ConversationGuard {
+    settings: ConversationSettings,
+    caller_speaks: bool,
+    /// The agent owes the caller an answer.
+    owed: Option<OwedAnswer>,
+    /// The caller has said nothing since the agent's words.
+    silence: Option<CallerSilence>,
+    /// When the speech so far will have been played, and the audible part of it.
+    queued_until: u64,
+    audible_until: u64,
+    paused_since: Option<u64>,
+    functions: u32,
+    /// When the caller hears the next filler of a function.
+    filler_due: u64,
+    is_held: bool,
+    /// The caller has heard a filler in this wait.
+    is_filled: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct OwedAnswer {
+    since: u64,
+    /// Steps that were taken.
+    steps: usize,
+    /// The caller has spoken, so the time until the answer is a latency.
+    is_a_turn: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct CallerSilence {
+    /// The last reminder, or the resumption of the call.
+    since: u64,
+    reminders: u8,
+}
+
+impl ConversationGuard {
+    pub(super) fn new(settings: ConversationSettings) -> Self {
+        Self {
+            settings,
+            caller_speaks: false,
+            owed: None,
+            silence: None,
+            queued_until: 0,
+            audible_until: 0,
+            paused_since: None,
+            functions: 0,
+            filler_due: 0,
+            is_held: false,
+            is_filled: false,
+        }
+    }
+
+    /// The caller was asked for patience already.
+    pub(super) fn filled(&mut self) {
+        self.is_filled = true;
+    }
+
+    /// The call is answered: the caller waits for the first words.
+    pub(super) fn begin(&mut self, now: u64) {
+        self.owe(now, false);
+    }
+
+    /// The first words cannot come before the model is ready.
+    pub(super) fn model_ready(&mut self, now: u64) {
+        if self.owed.is_some_and(|owed| !owed.is_a_turn) {
+            self.owe(now, false);
+        }
+    }
+
+    pub(super) fn caller_started(&mut self) {
+        self.caller_speaks = true;
+        self.owed = None;
+        self.silence = None;
+    }
+
+    /// The caller's voice ended at `at`, or keys were complete then.
+    pub(super) fn caller_ended(&mut self, at: u64, now: u64) {
+        self.caller_speaks = false;
+        self.silence = None;
+        // An agent whose speech is only paused goes on with it.
+        match self.has_speech(now) {
+            true => self.listen(now),
+            false => self.owe(at, true),
+        }
+    }
+
+    /// The agent speaks these samples. Returns the time since the end of the caller's voice, if they begin an answer.
+    pub(super) fn agent_says(&mut self, samples: &[i16], now: u64) -> Option<u64> {
+        let length = samples.len() as u64 * 1_000 / u64::from(SPEECH_RATE);
+        self.queued_until = self.queued_until.max(now) + length;
+        if samples
+            .iter()
+            .all(|sample| sample.unsigned_abs() <= SOFTEST)
+        {
+            return None;
+        }
+        self.audible_until = self.queued_until;
+        if self.caller_speaks {
+            return None;
+        }
+        let owed = self.owed.take();
+        self.is_filled = false;
+        self.listen(now);
+        let turn = owed.filter(|owed| owed.is_a_turn)?;
+        Some(now.saturating_sub(turn.since))
+    }
+
+    pub(super) fn paused(&mut self, now: u64) {
+        self.paused_since.get_or_insert(now);
+    }
+
+    pub(super) fn continued(&mut self, now: u64) {
+        let Some(since) = self.paused_since.take() else {
+            return;
+        };
+        for until in [&mut self.queued_until, &mut self.audible_until] {
+            if *until > since {
+                *until += now.saturating_sub(since);
+            }
+        }
+    }
+
+    /// The agent's queued speech is discarded.
+    pub(super) fn flushed(&mut self, now: u64) {
+        self.paused_since = None;
+        self.queued_until = self.queued_until.min(now);
+        self.audible_until = self.audible_until.min(now);
+        if !self.caller_speaks && self.owed.is_none() {
+            self.silence = None;
+            self.owe(now, true);
+        }
+    }
+
+    pub(super) fn function_began(&mut self, now: u64) {
+        if self.functions == 0 {
+            self.filler_due = now + FUNCTION_FILLER_MS;
+        }
+        self.functions += 1;
+    }
+
+    /// A function has ended: the agent owes its result.
+    pub(super) fn function_ended(&mut self, now: u64) {
+        let was_last = self.functions == 1;
+        self.functions = self.functions.saturating_sub(1);
+        if was_last && !self.caller_speaks && !self.has_speech(now) {
+            let is_a_turn = self.owed.is_some_and(|owed| owed.is_a_turn);
+            self.silence = None;
+            self.owe(now, is_a_turn);
+        }
+    }
+
+    pub(super) fn held(&mut self, is_held: bool, now: u64) {
+        self.is_held = is_held;
+        if is_held {
+            self.caller_speaks = false;
+            return;
+        }
+        if let Some(owed) = &mut self.owed {
+            owed.since = now;
+        }
+        if let Some(silence) = &mut self.silence {
+            silence.since = now;
+        }
+        self.filler_due = self.filler_due.max(now + FUNCTION_FILLER_MS);
+    }
+
+    /// Speech that is queued and not played at `now`, in milliseconds.
+    pub(super) fn unplayed_ms(&self, now: u64) -> u64 {
+        self.queued_until
+            .saturating_sub(self.paused_since.unwrap_or(now))
+    }
+
+    /// The next deadline.
+    pub(super) fn due(&self) -> Option<u64> {
+        self.next().map(|(due, _)| due)
+    }
+
+    /// Takes the step that is due. Steps that need a model pass while there is none.
+    pub(super) fn step(&mut self, now: u64, has_model: bool) -> Option<GuardStep> {
+        let (_, step) = self.next().filter(|(due, _)| *due <= now)?;
+        match step {
+            GuardStep::FunctionFiller => self.filler_due = now + NEXT_FILLER_MS,
+            GuardStep::Remind | GuardStep::EndForSilence => {
+                if let Some(silence) = &mut self.silence {
+                    silence.since = now;
+                    silence.reminders += 1;
+                }
+            }
+            _ => {
+                if let Some(owed) = &mut self.owed {
+                    owed.steps += 1;
+                }
+            }
+        }
+        let is_needless = match step {
+            GuardStep::GiveUp => false,
+            GuardStep::Filler => !has_model || self.is_filled,
+            _ => !has_model,
+        };
+        (!is_needless).then_some(step)
+    }
+
+    fn next(&self) -> Option<(u64, GuardStep)> {
+        if self.is_held || self.caller_speaks {
+            return None;
+        }
+        let (due, step) = if self.functions > 0 {
+            let after_words = self.audible_until + FUNCTION_FILLER_MS;
+            (self.filler_due.max(after_words), GuardStep::FunctionFiller)
+        } else if let Some(owed) = &self.owed {
+            let (after, step) = WAITING.get(owed.steps)?;
+            (owed.since + after, *step)
+        } else {
+            let silence = self.silence.as_ref()?;
+            let (after, step) = match silence.reminders {
+                0 => (ms(self.settings.reminder_after_seconds), GuardStep::Remind),
+                1 => (SECOND_REMINDER_MS, GuardStep::Remind),
+                2 => (
+                    ms(self.settings.end_after_silence_seconds),
+                    GuardStep::EndForSilence,
+                ),
+                _ => return None,
+            };
+            let since = match silence.reminders {
+                0 => silence.since.max(self.audible_until),
+                _ => silence.since,
+            };
+            (since + after, step)
+        };
+        Some((due.max(self.audible_until), step))
+    }
+
+    fn has_speech(&self, now: u64) -> bool {
+        self.audible_until > self.paused_since.unwrap_or(now)
+    }
+
+    fn owe(&mut self, since: u64, is_a_turn: bool) {
+        self.owed = Some(OwedAnswer {
+            since,
+            steps: 0,
+            is_a_turn,
+        });
+    }
+
+    /// The agent has said something, so the silence of the caller counts from its end.
+    fn listen(&mut self, now: u64) {
+        self.silence.get_or_insert(CallerSilence {
+            since: now,
+            reminders: 0,
+        });
+    }
+}
+
+fn ms(seconds: i64) -> u64 {
+    u64::try_from(seconds)
+        .unwrap_or_default()
+        .saturating_mul(1_000)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::*;
+
+fn guard() -> ConversationGuard {
+    ConversationGuard::new(ConversationSettings::default())
+}
+
+/// Audible speech of this length.
+fn speech(ms: usize) -> Vec<i16> {
+    vec![1_000; ms * SPEECH_RATE as usize / 1_000]
+}
+
+/// The steps until `until`, each with its time.
+fn steps(guard: &mut ConversationGuard, until: u64, has_model: bool) -> Vec<(u64, GuardStep)> {
+    let mut steps = Vec::new();
+    while let Some(due) = guard.due().filter(|due| *due <= until) {
+        steps.extend(guard.step(due, has_model).map(|step| (due, step)));
+    }
+    steps
+}
+
+/// A conversation in which the agent has just said something of this length, at 0.
+fn after_words(ms: usize) -> ConversationGuard {
+    let mut guard = guard();
+    guard.begin(0);
+    guard.agent_says(&speech(ms), 0);
+    guard
+}
+
+#[test]
+fn a_caller_who_waits_is_helped_step_by_step() {
+    let mut guard = after_words(1_000);
+    guard.caller_started();
+    assert_eq!(guard.due(), None, "the caller speaks");
+    guard.caller_ended(5_000, 5_400);
+    assert_eq!(
+        steps(&mut guard, 60_000, true),
+        [
+            (7_500, GuardStep::AskAgain),
+            (11_000, GuardStep::Filler),
+            (17_000, GuardStep::Replace),
+            (25_000, GuardStep::GiveUp),
+        ]
+    );
+    assert_eq!(guard.due(), None);
+}
+
+#[test]
+fn without_a_model_only_the_end_is_due() {
+    let mut guard = guard();
+    guard.begin(0);
+    let steps = steps(&mut guard, 60_000, false);
+    assert_eq!(steps, [(20_000, GuardStep::GiveUp)]);
+}
+
+#[test]
+fn the_agents_answer_ends_the_wait_and_is_timed() {
+    let mut guard = after_words(1_000);
+    guard.caller_started();
+    guard.caller_ended(5_000, 5_400);
+    assert_eq!(guard.agent_says(&vec![3; 480], 5_700), None, "silence");
+    assert_eq!(guard.due(), Some(7_500));
+    assert_eq!(guard.agent_says(&speech(500), 5_900), Some(900));
+    assert_eq!(guard.agent_says(&speech(500), 6_000), None, "once a turn");
+    // The silence of the caller counts from the last sample: 20 ms were silent, and 1 s was audible.
+    assert_eq!(guard.due(), Some(6_900 + 10_000));
+}
+
+#[test]
+fn a_silent_caller_is_reminded_twice_and_then_left() {
+    let mut guard = after_words(2_000);
+    let mut all = steps(&mut guard, 12_000, true);
+    // The reminder itself is speech, and begins no new count.
+    guard.agent_says(&speech(3_000), 13_000);
+    all.extend(steps(&mut guard, 200_000, true));
+    assert_eq!(
+        all,
+        [
+            (12_000, GuardStep::Remind),
+            (32_000, GuardStep::Remind),
+            (77_000, GuardStep::EndForSilence),
+        ]
+    );
+}
+
+#[test]
+fn a_word_of_the_caller_begins_the_silence_anew() {
+    let mut guard = after_words(2_000);
+    assert_eq!(steps(&mut guard, 40_000, true).len(), 2);
+    guard.caller_started();
+    guard.caller_ended(41_000, 41_400);
+    guard.agent_says(&speech(1_000), 42_000);
+    assert_eq!(
+        steps(&mut guard, 60_000, true),
+        [(53_000, GuardStep::Remind)]
+    );
+}
+
+#[test]
+fn a_word_that_interrupts_nothing_is_no_turn() {
+    let mut guard = after_words(10_000);
+    guard.caller_started();
+    guard.paused(1_000);
+    guard.caller_ended(1_300, 1_700);
+    guard.continued(1_700);
+    // The speech ends 700 ms later than it would have.
+    assert_eq!(guard.due(), Some(20_700));
+    assert_eq!(guard.unplayed_ms(1_700), 9_000);
+}
+
+#[test]
+fn after_an_interruption_the_caller_waits() {
+    let mut guard = after_words(10_000);
+    guard.caller_started();
+    guard.paused(1_000);
+    guard.flushed(1_200);
+    assert_eq!(guard.due(), None, "the caller still speaks");
+    guard.caller_ended(3_000, 3_400);
+    assert_eq!(guard.due(), Some(5_500));
+    let mut late = after_words(10_000);
+    late.caller_started();
+    late.caller_ended(1_300, 1_700);
+    late.flushed(2_000);
+    assert_eq!(late.due(), Some(4_500));
+}
+
+#[test]
+fn a_function_gets_fillers_and_its_result_is_awaited() {
+    let mut guard = after_words(1_000);
+    guard.caller_started();
+    guard.caller_ended(5_000, 5_400);
+    guard.function_began(6_000);
+    guard.function_began(6_100);
+    assert_eq!(
+        steps(&mut guard, 17_000, true),
+        [
+            (8_000, GuardStep::FunctionFiller),
+            (16_000, GuardStep::FunctionFiller),
+        ]
+    );
+    guard.function_ended(17_000);
+    assert_eq!(guard.due(), Some(24_000), "another one runs");
+    guard.function_ended(18_000);
+    assert_eq!(guard.due(), Some(20_500));
+    guard.function_ended(18_000);
+    assert_eq!(guard.due(), Some(20_500));
+}
+
+#[test]
+fn no_filler_is_heard_over_the_agents_words() {
+    let mut guard = after_words(5_000);
+    guard.function_began(1_000);
+    assert_eq!(guard.due(), Some(7_000));
+}
+
+#[rstest]
+#[case::waits(true, 62_500)]
+#[case::is_silent(false, 70_000)]
+fn hold_does_not_count(#[case] waits: bool, #[case] due: u64) {
+    let mut guard = after_words(1_000);
+    if waits {
+        guard.caller_started();
+        guard.caller_ended(2_000, 2_400);
+    }
+    guard.held(true, 3_000);
+    assert_eq!(guard.due(), None);
+    guard.held(false, 60_000);
+    assert_eq!(guard.due(), Some(due));
+}
+
+#[derive(Debug, Clone)]
+enum Happening {
+    Started,
+    Ended,
+    Says(usize),
+    Paused,
+    Continued,
+    Flushed,
+    Began,
+    Over,
+    Held(bool),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        Just(Happening::Started),
+        Just(Happening::Ended),
+        (0_usize..3_000).prop_map(Happening::Says),
+        Just(Happening::Paused),
+        Just(Happening::Continued),
+        Just(Happening::Flushed),
+        Just(Happening::Began),
+        Just(Happening::Over),
+        any::<bool>().prop_map(Happening::Held),
+    ]
+}
+
+proptest! {
+    /// Once nothing more happens, the guard always comes to an end, in steps of growing times.
+    #[test]
+    fn it_always_comes_to_an_end(happenings in proptest::collection::vec((happening(), 0_u64..3_000), 0..60)) {
+        let mut guard = guard();
+        guard.begin(0);
+        let mut now = 0;
+        for (happening, wait) in happenings {
+            now += wait;
+            steps(&mut guard, now, true);
+            match happening {
+                Happening::Started => guard.caller_started(),
+                Happening::Ended => guard.caller_ended(now.saturating_sub(400), now),
+                Happening::Says(ms) => { guard.agent_says(&speech(ms), now); }
+                Happening::Paused => guard.paused(now),
+                Happening::Continued => guard.continued(now),
+                Happening::Flushed => guard.flushed(now),
+                Happening::Began => guard.function_began(now),
+                Happening::Over => guard.function_ended(now),
+                Happening::Held(is_held) => guard.held(is_held, now),
+            }
+        }
+        // The caller falls silent, and the service answers every function.
+        guard.held(false, now);
+        guard.continued(now);
+        guard.caller_ended(now, now);
+        (0..60).for_each(|_| guard.function_ended(now));
+        let steps = steps(&mut guard, now + 1_000_000, true);
+        let last = steps.last().map(|(_, step)| *step);
+        prop_assert!(matches!(last, Some(GuardStep::GiveUp | GuardStep::EndForSilence)), "{steps:?}");
+        prop_assert!(steps.windows(2).all(|pair| pair[0].0 <= pair[1].0) && steps.len() <= 5);
+    }
+}

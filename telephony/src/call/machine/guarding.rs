@@ -1,0 +1,73 @@
+//! What a call does in each step of its conversation guard.
+
+use dikala_entities::{FillerKind, HangupInitiator, HangupReason};
+
+use dikala_sip::waiting_tone;
+
+use super::{CallMachine, End, MachineEffect, Now, VoiceState, guard::GuardStep};
+use crate::voice::{Phrase, VoiceInput};
+
+/// For a model that leaves the caller without an answer.
+const ANSWER_NOW: &str = "The caller is waiting and hears nothing. Answer now what the caller said last. If you did not understand \
+     it, ask the caller to say it again.";
+/// For an agent whose function takes long.
+const ASK_FOR_PATIENCE: &str = "The function takes a while. Ask the caller for a moment's patience in one short sentence, and say \
+     nothing else until its result is there.";
+const IS_THE_CALLER_THERE: &str = "The caller has said nothing for a while. Ask in one short sentence whether the caller is still \
+     there.";
+const SAY_GOODBYE: &str = "The caller has said nothing for a long time. Say goodbye in one short sentence; then the call ends.";
+
+impl CallMachine {
+    /// Takes the guard's step that is due.
+    pub(super) fn guard_conversation(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        let has_model = self.voice == VoiceState::Ready;
+        let Some(step) = self.guard.step(now.ms, has_model) else {
+            return;
+        };
+        if let Some(stall) = step.stall() {
+            self.stalls += u32::from(step == GuardStep::AskAgain);
+            out.push(MachineEffect::Stall(stall));
+        }
+        let say = |text: &str| MachineEffect::Voice(VoiceInput::Text(text.to_owned()));
+        match step {
+            GuardStep::AskAgain => out.push(say(ANSWER_NOW)),
+            GuardStep::Filler => self.say_phrase(Phrase::Wait, now, out),
+            GuardStep::Replace => self.replace_voice(now, out),
+            GuardStep::GiveUp => self.give_up(now, out),
+            GuardStep::Remind => out.push(say(IS_THE_CALLER_THERE)),
+            GuardStep::EndForSilence => {
+                let goodbye = VoiceInput::Goodbye(SAY_GOODBYE.to_owned());
+                out.push(MachineEffect::Voice(goodbye));
+                let end = End::hangup(
+                    HangupReason::Silence,
+                    HangupInitiator::Agent,
+                    "The caller was silent.",
+                );
+                self.leave_after_goodbye(end, now, out);
+            }
+            GuardStep::FunctionFiller => match self.conversation().fillers {
+                FillerKind::Words => out.push(say(ASK_FOR_PATIENCE)),
+                FillerKind::Tone => self.speaking.say(waiting_tone(), out),
+                FillerKind::Off => {}
+            },
+        }
+    }
+
+    /// The model leaves the caller alone: a person takes over, or the call ends with an apology.
+    fn give_up(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        let agent = self.agent.as_ref();
+        let person = agent.and_then(|agent| agent.escalation_number.clone());
+        self.close_voice(out);
+        match person {
+            Some(to) => self.transfer(to, None, now, out),
+            None => {
+                let end = End::failed(
+                    HangupReason::AiError,
+                    "the model did not answer the caller for 20 s",
+                    "The agent's voice is not available.",
+                );
+                self.leave_with_a_sentence(end, now, out);
+            }
+        }
+    }
+}

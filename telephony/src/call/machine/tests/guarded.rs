@@ -1,0 +1,354 @@
+//! Calls in which nobody waits in silence, whatever the model does.
+
+use super::*;
+use crate::call::machine::guard::Stall;
+
+/// Agent and caller have spoken, and the caller waits since now.
+fn asked(rules: CallRules) -> Story {
+    let mut call = Story::talking_with(rules);
+    call.on(AUDIO());
+    let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    call.wait(100);
+    call.play(&effects);
+    call.on(MachineInput::Leg(LegEvent::VoiceStarted));
+    call.wait(1_400);
+    call.on(MachineInput::Leg(LegEvent::VoiceEnded));
+    call
+}
+
+/// What the guard does, with the time since `since`.
+fn guards(call: &mut Story, ms: u64) -> Vec<(u64, String)> {
+    let since = call.ms;
+    let until = call.ms + ms;
+    let mut all = Vec::new();
+    while call.ms < until && !call.machine.is_over() {
+        for effect in call.wait(100) {
+            let line = match &effect {
+                MachineEffect::Voice(VoiceInput::Text(_)) => "text".to_owned(),
+                MachineEffect::Voice(VoiceInput::Goodbye(_)) => "goodbye".to_owned(),
+                MachineEffect::Say(Speech::Audio(_)) => "phrase".to_owned(),
+                MachineEffect::OpenVoice(name, _) => format!("open {name}"),
+                MachineEffect::Leg(Order::Transfer { to }) => format!("transfer {to}"),
+                MachineEffect::Service(CallReport::Failed { reason, .. }, _) => format!("{reason}"),
+                _ => continue,
+            };
+            all.push((call.ms - since, line));
+        }
+    }
+    all
+}
+
+fn line(at: u64, what: &str) -> (u64, String) {
+    (at, what.to_owned())
+}
+
+#[test]
+fn a_model_that_does_not_answer_is_asked_filled_in_for_replaced_and_left() {
+    let mut call = asked(rules());
+    // The caller's voice ended 400 ms ago.
+    let mut all = guards(&mut call, 12_000);
+    call.on(MachineInput::Voice(VoiceEvent::Ready));
+    all.extend(
+        guards(&mut call, 12_000)
+            .into_iter()
+            .map(|(at, what)| (at + 12_000, what)),
+    );
+    assert_eq!(
+        all,
+        [
+            line(2_100, "text"),
+            line(5_600, "phrase"),
+            line(11_600, "open gemini"),
+            line(21_600, &format!("transfer {}", person().as_str())),
+        ]
+    );
+}
+
+#[test]
+fn without_a_person_the_call_ends_with_an_apology() {
+    let mut call = asked(rules());
+    call.machine
+        .agent
+        .as_mut()
+        .expect("an agent")
+        .escalation_number = None;
+    guards(&mut call, 12_000);
+    call.on(MachineInput::Voice(VoiceEvent::Ready));
+    let all = guards(&mut call, 20_000);
+    assert_eq!(all.last().map(|(_, what)| what.as_str()), Some("ai_error"));
+}
+
+#[test]
+fn the_new_session_knows_the_conversation_so_far() {
+    let mut call = asked(rules());
+    call.on(said(Speaker::Caller, "Where is my order?"));
+    let effects = call.wait(11_600);
+    let opened = effects.iter().find_map(|effect| match effect {
+        MachineEffect::OpenVoice(_, setup) => Some(setup),
+        _ => None,
+    });
+    let so_far = &opened.expect("a session").so_far;
+    let asked = (Speaker::Caller, "Where is my order?".to_owned());
+    assert!(so_far.contains(&asked), "{so_far:?}");
+}
+
+#[test]
+fn an_answer_ends_the_wait_and_has_a_latency() {
+    let mut call = asked(rules());
+    call.wait(500);
+    let effects = call.on(AUDIO());
+    let provider = VoiceProvider::Gemini;
+    assert!(effects.contains(&MachineEffect::TurnLatency { provider, ms: 900 }));
+    call.on(said(Speaker::Agent, "It is on its way."));
+    assert_eq!(guards(&mut call, 10_000), []);
+    call.on(MachineInput::Leg(LegEvent::HungUp));
+    let effects = call.wait(5_000);
+    let transcript = effects.iter().find_map(|effect| match effect {
+        MachineEffect::Service(CallReport::Transcript { turns, .. }, _) => turns.last(),
+        _ => None,
+    });
+    assert_eq!(transcript.and_then(|turn| turn.latency_ms), Some(900));
+}
+
+#[test]
+fn a_silent_caller_is_asked_twice_and_left_with_a_goodbye() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    let all = guards(&mut call, 75_100);
+    assert_eq!(
+        all,
+        [
+            line(10_100, "text"),
+            line(30_100, "text"),
+            line(75_100, "goodbye")
+        ]
+    );
+    call.wait(1_000);
+    call.on(AUDIO());
+    let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    let mut all = effects;
+    all.extend(call.wait(100));
+    assert!(!hung_up(&call.play(&all)));
+    assert!(!hung_up(&call.wait(299)));
+    assert!(hung_up(&call.wait(1)));
+    call.on(MachineInput::VoiceGone);
+    assert!(call.machine.is_over());
+}
+
+#[test]
+fn who_speaks_into_the_goodbye_is_heard() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(tool("t", "end_call", json!({})));
+    let heard = call.on(MachineInput::Leg(LegEvent::Audio(vec![5; 320])));
+    assert_eq!(
+        heard,
+        [MachineEffect::Voice(VoiceInput::Audio(vec![5; 320]))]
+    );
+    let effects = call.on(MachineInput::Leg(LegEvent::VoiceStarted));
+    assert!(
+        tells(&effects)
+            .iter()
+            .any(|told| matches!(told, VoiceInput::Text(_)))
+    );
+    assert!(!hung_up(&call.wait(30_000)));
+}
+
+#[test]
+fn a_noise_without_end_keeps_no_call() {
+    let mut call = Story::talking();
+    for goodbye in 0..3 {
+        call.on(AUDIO());
+        call.on(tool(&format!("t{goodbye}"), "end_call", json!({})));
+        call.on(MachineInput::Leg(LegEvent::VoiceStarted));
+        call.on(MachineInput::Leg(LegEvent::VoiceEnded));
+    }
+    let effects = call.wait(2_000);
+    let mut all = call.play(&effects);
+    all.extend(call.wait(300));
+    assert!(hung_up(&all));
+}
+
+#[test]
+fn a_function_that_takes_long_has_a_filler() {
+    use dikala_entities::FillerKind::{Off, Tone, Words};
+    for (fillers, expected) in [(Words, Some("text")), (Tone, Some("phrase")), (Off, None)] {
+        let mut call = asked(rules());
+        let agent = call.machine.agent.as_mut().expect("an agent");
+        agent.conversation.fillers = fillers;
+        call.on(tool("t", "check_order", json!({})));
+        let all = guards(&mut call, 5_000);
+        assert_eq!(
+            all,
+            expected
+                .map(|what| line(2_000, what))
+                .into_iter()
+                .collect::<Vec<_>>()
+        );
+        call.on(outcome("t", json!({"minutes": 20})));
+        assert_eq!(
+            guards(&mut call, 3_000),
+            [line(2_500, "text")],
+            "its result is awaited"
+        );
+    }
+}
+
+#[test]
+fn stalls_and_interruptions_are_reported() {
+    let mut call = asked(rules());
+    let effects = call.wait(2_100);
+    assert!(effects.contains(&MachineEffect::Stall(Stall::AskedAgain)));
+    call.on(said(Speaker::Agent, "One two three four"));
+    call.on(MachineInput::Voice(VoiceEvent::Audio(vec![1_000; 24_000])));
+    call.on(MachineInput::Voice(VoiceEvent::Interrupted));
+    call.on(MachineInput::Leg(LegEvent::Flushed { played_ms: 520 }));
+    let effects = call.on(MachineInput::Leg(LegEvent::HungUp));
+    let mut all = effects;
+    all.extend(call.wait(5_000));
+    let voice = all.iter().find_map(|effect| match effect {
+        MachineEffect::Service(CallReport::Hangup { voice, .. }, _) => Some(*voice),
+        _ => None,
+    });
+    let voice = voice.expect("an end");
+    assert_eq!((voice.stalls, voice.interruptions), (Some(1), Some(1)));
+    assert_eq!(voice.voice_provider, Some(VoiceProvider::Gemini));
+    assert!(
+        told(&all)[1].ends_with("agent: One two"),
+        "{:?}",
+        told(&all)
+    );
+}
+
+fn lost() -> MachineInput {
+    MachineInput::Voice(VoiceEvent::Lost("the key is wrong".to_owned()))
+}
+
+fn opened(effects: &[MachineEffect]) -> Vec<VoiceProvider> {
+    let opened = |effect: &MachineEffect| match effect {
+        MachineEffect::OpenVoice(name, _) => Some(*name),
+        _ => None,
+    };
+    effects.iter().filter_map(opened).collect()
+}
+
+#[test]
+fn another_provider_takes_over_from_one_that_is_lost() {
+    let mut call = asked(rules_with_fallback());
+    let effects = call.on(lost());
+    assert_eq!(opened(&effects), [VoiceProvider::Openai]);
+    assert!(effects.contains(&MachineEffect::CloseVoice) && told(&effects).is_empty());
+    // It fails, too, before it says a word: the call ends.
+    call.on(MachineInput::Voice(VoiceEvent::Ready));
+    let effects = call.on(lost());
+    assert!(opened(&effects).is_empty() && speaks(&effects) == 1);
+}
+
+#[test]
+fn two_providers_that_fail_in_turn_keep_the_call() {
+    let mut call = asked(rules_with_fallback());
+    for turn in 0..6 {
+        let effects = call.on(lost());
+        let next = [VoiceProvider::Openai, VoiceProvider::Gemini][turn % 2];
+        assert_eq!(opened(&effects), [next]);
+        call.on(MachineInput::Voice(VoiceEvent::Ready));
+        assert_eq!(speaks(&call.on(AUDIO())), 1);
+    }
+}
+
+#[test]
+fn a_provider_that_is_away_for_three_seconds_is_left_and_the_caller_hears_one_filler() {
+    let mut call = asked(rules_with_fallback());
+    call.on(MachineInput::Voice(VoiceEvent::Away));
+    let all = guards(&mut call, 5_000);
+    assert_eq!(all, [line(2_000, "phrase"), line(3_000, "open openai")]);
+    call.on(MachineInput::Voice(VoiceEvent::Ready));
+    let all = guards(&mut call, 3_000);
+    assert_eq!(all, [], "the filler of the wait was heard");
+}
+
+#[test]
+fn each_provider_is_paid_at_its_own_prices() {
+    let mut call = asked(rules_with_fallback());
+    call.on(usage(100, 10));
+    call.on(lost());
+    call.on(usage(1_000, 1_000));
+    let effects = call.on(MachineInput::Leg(LegEvent::HungUp));
+    assert_eq!(told(&effects)[0], "hangup normal caller 120 at 1500");
+}
+
+fn early() -> CallRules {
+    CallRules {
+        opens_early: true,
+        ..rules_with_fallback()
+    }
+}
+
+#[test]
+fn the_voice_opens_while_it_rings_and_speaks_after_the_answer() {
+    let mut call = Story::with(early());
+    call.effects.clear();
+    let effects = call.on(taken());
+    assert_eq!(opened(&effects), [VoiceProvider::Gemini]);
+    assert!(orders(&effects).is_empty() && tells(&effects).is_empty());
+    assert!(call.wait(700).is_empty());
+    let effects = call.on(MachineInput::Voice(VoiceEvent::Ready));
+    assert_eq!(orders(&effects), [&answer_order()]);
+    let effects = call.on(MachineInput::Leg(LegEvent::Answered));
+    assert_eq!(tells(&effects), [&VoiceInput::Greet]);
+    assert_eq!(told(&effects), ["answered"]);
+}
+
+#[test]
+fn a_voice_that_is_late_delays_the_answer_by_two_seconds() {
+    let mut call = Story::with(early());
+    call.on(taken());
+    assert!(!orders(&call.wait(1_999)).contains(&&answer_order()));
+    assert_eq!(orders(&call.wait(1)), [&answer_order()]);
+    let effects = call.on(MachineInput::Leg(LegEvent::Answered));
+    assert_eq!(tells(&effects), [&VoiceInput::Greet]);
+    // The wait for the model counts from the answer.
+    assert_eq!(guards(&mut call, 2_900), [line(2_000, "phrase")]);
+}
+
+#[test]
+fn voices_that_fail_while_it_rings_leave_an_apology() {
+    let mut call = Story::with(early());
+    call.effects.clear();
+    call.on(taken());
+    assert_eq!(opened(&call.on(lost())), [VoiceProvider::Openai]);
+    assert_eq!(orders(&call.on(lost())), [&answer_order()]);
+    let effects = call.on(MachineInput::Leg(LegEvent::Answered));
+    assert_eq!((told(&effects).len(), speaks(&effects)), (1, 1));
+    let all = guards(&mut call, 9_000);
+    assert_eq!(all.last().map(|(_, what)| what.as_str()), Some("ai_error"));
+}
+
+#[test]
+fn a_caller_who_gives_up_while_the_voice_opens_has_abandoned_the_call() {
+    for event in [LegEvent::Cancelled, LegEvent::HungUp] {
+        let mut call = Story::with(early());
+        call.on(taken());
+        let effects = call.on(MachineInput::Leg(event));
+        assert_eq!(told(&effects), ["hangup abandoned caller 0 at 0"]);
+        assert!(call.machine.is_over());
+    }
+}
+
+#[test]
+fn keys_are_masked_where_the_tenant_wants_it() {
+    let mut call = Story::talking();
+    let agent = call.machine.agent.as_mut().expect("an agent");
+    agent.conversation.mask_keys = true;
+    for key in ['4', '2', '#'] {
+        let effects = call.on(MachineInput::Leg(LegEvent::Key(key)));
+        if key == '#' {
+            let words = "the caller pressed 4 2 #".to_owned();
+            assert_eq!(tells(&effects), [&VoiceInput::Keys(words)]);
+        }
+    }
+    let mut all = call.on(MachineInput::Leg(LegEvent::HungUp));
+    all.extend(call.wait(5_000));
+    assert_eq!(told(&all)[1], "transcript caller: the caller pressed • • #");
+}
