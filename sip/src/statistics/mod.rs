@@ -7,7 +7,7 @@ use crate::{
     quality::{QualityHistograms, QualityStatistics},
 };
 
-pub use crate::histogram::ValueCounts;
+pub use crate::histogram::{ValueCounts, ValueHistogram};
 
 /// Upper bounds of durations in microseconds. They include the promised limits: silence within 100 ms of the caller's voice, an
 /// answer in 150 ms.

@@ -19,6 +19,7 @@ pub(super) fn metrics(counted: &BridgeStatistics) -> Vec<MetricFamily> {
     all.push(media(sip));
     all.extend(quality(&sip.quality));
     all.push(interruptions(calls));
+    all.extend(voices(calls));
     all.push(refused(sip));
     for (name, help, count) in [
         (
@@ -161,6 +162,37 @@ fn quality(of: &QualityStatistics) -> Vec<MetricFamily> {
             &of.concealed,
         ),
     ]
+}
+
+fn voices(calls: &call::CallStatistics) -> [MetricFamily; 3] {
+    let provider = &["provider"];
+    let mut turns = MetricFamily::new(
+        TIMES,
+        "dikala_voice_turn_seconds",
+        provider,
+        "From the end of a caller's voice to the agent's first sound",
+    );
+    let mut stalls = MetricFamily::new(
+        COUNTER,
+        "dikala_voice_stalls_total",
+        &["provider", "step"],
+        "What was done for callers who waited for the agent",
+    );
+    let mut failovers = MetricFamily::new(
+        COUNTER,
+        "dikala_voice_failovers_total",
+        provider,
+        "Times that this provider took over from another in the middle of a call",
+    );
+    for voice in &calls.voices {
+        let name = voice.provider.as_str();
+        turns.distribution(&[name], distribution(&voice.turns));
+        for (step, count) in voice.stalls {
+            stalls.number(&[name, step], whole(count));
+        }
+        failovers.number(&[name], whole(voice.failovers));
+    }
+    [turns, stalls, failovers]
 }
 
 fn interruptions(calls: &call::CallStatistics) -> MetricFamily {

@@ -2,14 +2,24 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use dikala_entities::VoiceProvider;
 use dikala_protocol::CallReport;
-use dikala_sip::leg::Order;
+use dikala_sip::{
+    leg::Order,
+    statistics::{ValueCounts, ValueHistogram},
+};
 
-use super::machine::{MachineEffect, MachineInput};
+use super::machine::{MachineEffect, MachineInput, Stall};
 use crate::voice::VoiceEvent;
 
+/// Upper bounds of the time from the end of the caller's voice to the agent's first sound, in microseconds.
+const TURN_BOUNDS: &[u64] = &[
+    250_000, 500_000, 750_000, 1_000_000, 1_500_000, 2_000_000, 3_000_000, 5_000_000, 10_000_000,
+    20_000_000,
+];
+
 /// Counts since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallStatistics {
     /// Times that the agent fell silent because the caller spoke.
     pub pauses: u64,
@@ -21,15 +31,74 @@ pub struct CallStatistics {
     pub voices_lost: u64,
     /// Model cost in rupiah, as reported to the service.
     pub cost_idr: u64,
+    /// One for each provider.
+    pub voices: Vec<VoiceStatistics>,
 }
 
-#[derive(Debug, Default)]
+/// Counts of the calls of one provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VoiceStatistics {
+    pub provider: VoiceProvider,
+    /// From the end of the caller's voice to the agent's first sound, in microseconds.
+    pub turns: ValueCounts,
+    /// What was done for callers who waited, by step.
+    pub stalls: [(&'static str, u64); Stall::ALL.len()],
+    /// Times that it took over from another provider.
+    pub failovers: u64,
+}
+
+#[derive(Debug)]
+struct VoiceCounters {
+    provider: VoiceProvider,
+    turns: ValueHistogram,
+    stalls: [AtomicU64; Stall::ALL.len()],
+    failovers: AtomicU64,
+}
+
+impl VoiceCounters {
+    fn new(provider: VoiceProvider) -> Self {
+        Self {
+            provider,
+            turns: ValueHistogram::new(TURN_BOUNDS),
+            stalls: Default::default(),
+            failovers: AtomicU64::new(0),
+        }
+    }
+
+    fn read(&self) -> VoiceStatistics {
+        VoiceStatistics {
+            provider: self.provider,
+            turns: self.turns.read(),
+            stalls: std::array::from_fn(|step| {
+                (Stall::ALL[step].1, self.stalls[step].load(Relaxed))
+            }),
+            failovers: self.failovers.load(Relaxed),
+        }
+    }
+}
+
+#[derive(Debug)]
 pub(crate) struct CallCounters {
+    voices: Vec<VoiceCounters>,
     pauses: AtomicU64,
     interruptions: AtomicU64,
     reconnections: AtomicU64,
     voices_lost: AtomicU64,
     cost_idr: AtomicU64,
+}
+
+impl Default for CallCounters {
+    fn default() -> Self {
+        let providers = VoiceProvider::ALL.iter().copied();
+        Self {
+            voices: providers.map(VoiceCounters::new).collect(),
+            pauses: AtomicU64::new(0),
+            interruptions: AtomicU64::new(0),
+            reconnections: AtomicU64::new(0),
+            voices_lost: AtomicU64::new(0),
+            cost_idr: AtomicU64::new(0),
+        }
+    }
 }
 
 impl CallCounters {
@@ -49,9 +118,31 @@ impl CallCounters {
             MachineEffect::Service(CallReport::Hangup { ai_cost_idr, .. }, _) => {
                 (&self.cost_idr, ai_cost_idr.unwrap_or_default())
             }
+            MachineEffect::Stall { provider, stall } => {
+                let Some(voice) = self.of(*provider) else {
+                    return;
+                };
+                (&voice.stalls[*stall as usize], 1)
+            }
+            MachineEffect::Failover(provider) => {
+                let Some(voice) = self.of(*provider) else {
+                    return;
+                };
+                (&voice.failovers, 1)
+            }
+            MachineEffect::TurnLatency { provider, ms } => {
+                if let Some(voice) = self.of(*provider) {
+                    voice.turns.count(ms.saturating_mul(1_000));
+                }
+                return;
+            }
             _ => return,
         };
         counter.fetch_add(count, Relaxed);
+    }
+
+    fn of(&self, provider: VoiceProvider) -> Option<&VoiceCounters> {
+        self.voices.iter().find(|voice| voice.provider == provider)
     }
 
     pub(crate) fn read(&self) -> CallStatistics {
@@ -61,6 +152,7 @@ impl CallCounters {
             reconnections: self.reconnections.load(Relaxed),
             voices_lost: self.voices_lost.load(Relaxed),
             cost_idr: self.cost_idr.load(Relaxed),
+            voices: self.voices.iter().map(VoiceCounters::read).collect(),
         }
     }
 }

@@ -222,7 +222,9 @@ impl Call {
                 MachineEffect::Fault(words) => {
                     tracing::warn!(call = self.call_id, %words, "a call broke");
                 }
-                MachineEffect::Stall(_) | MachineEffect::TurnLatency { .. } => {}
+                MachineEffect::Stall { .. }
+                | MachineEffect::Failover(_)
+                | MachineEffect::TurnLatency { .. } => {}
                 MachineEffect::Service(message, at) => {
                     if message == CallReport::Answered {
                         self.early_voice = None;

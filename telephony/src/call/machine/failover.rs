@@ -128,6 +128,7 @@ impl CallMachine {
             "another voice takes over: {words}"
         )));
         self.providers.change();
+        out.extend(self.providers.current().map(MachineEffect::Failover));
         self.reopen_voice(now, out);
         true
     }

@@ -31,6 +31,16 @@ pub(crate) enum Stall {
     GivenUp,
 }
 
+impl Stall {
+    /// Every step with its name, in the order of their values.
+    pub(crate) const ALL: [(Self, &'static str); 4] = [
+        (Self::AskedAgain, "asked_again"),
+        (Self::Filled, "filled"),
+        (Self::Replaced, "replaced"),
+        (Self::GivenUp, "given_up"),
+    ];
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GuardStep {
     /// The caller waits: the model is asked for its answer in words.

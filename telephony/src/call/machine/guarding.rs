@@ -24,9 +24,9 @@ impl CallMachine {
         let Some(step) = self.guard.step(now.ms, has_model) else {
             return;
         };
-        if let Some(stall) = step.stall() {
+        if let Some((provider, stall)) = self.providers.current().zip(step.stall()) {
             self.stalls += u32::from(step == GuardStep::AskAgain);
-            out.push(MachineEffect::Stall(stall));
+            out.push(MachineEffect::Stall { provider, stall });
         }
         let say = |text: &str| MachineEffect::Voice(VoiceInput::Text(text.to_owned()));
         match step {

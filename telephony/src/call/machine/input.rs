@@ -62,7 +62,12 @@ pub(crate) enum MachineEffect {
     Voice(VoiceInput),
     CloseVoice,
     /// The caller waited for the agent, and this was done about it.
-    Stall(Stall),
+    Stall {
+        provider: VoiceProvider,
+        stall: Stall,
+    },
+    /// This provider takes over from another.
+    Failover(VoiceProvider),
     /// The time from the end of the caller's voice to the agent's first sound.
     TurnLatency {
         provider: VoiceProvider,

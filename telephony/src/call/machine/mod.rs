@@ -28,7 +28,9 @@ use dikala_protocol::{
 use dikala_sip::leg::{CallRefusal, LegEvent, Order};
 
 pub(super) use self::input::{MachineEffect, MachineInput, Now};
-pub(crate) use self::{circumstances::CallOrigin, input::CallRules, refusal::unavailable};
+pub(crate) use self::{
+    circumstances::CallOrigin, guard::Stall, input::CallRules, refusal::unavailable,
+};
 use self::{
     closing::Closing,
     cost::Meter,

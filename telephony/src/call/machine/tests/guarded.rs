@@ -199,7 +199,8 @@ fn a_function_that_takes_long_has_a_filler() {
 fn stalls_and_interruptions_are_reported() {
     let mut call = asked(rules());
     let effects = call.wait(2_100);
-    assert!(effects.contains(&MachineEffect::Stall(Stall::AskedAgain)));
+    let (provider, stall) = (VoiceProvider::Gemini, Stall::AskedAgain);
+    assert!(effects.contains(&MachineEffect::Stall { provider, stall }));
     call.on(said(Speaker::Agent, "One two three four"));
     call.on(MachineInput::Voice(VoiceEvent::Audio(vec![1_000; 24_000])));
     call.on(MachineInput::Voice(VoiceEvent::Interrupted));
@@ -239,6 +240,7 @@ fn another_provider_takes_over_from_one_that_is_lost() {
     let effects = call.on(lost());
     assert_eq!(opened(&effects), [VoiceProvider::Openai]);
     assert!(effects.contains(&MachineEffect::CloseVoice) && told(&effects).is_empty());
+    assert!(effects.contains(&MachineEffect::Failover(VoiceProvider::Openai)));
     // It fails, too, before it says a word: the call ends.
     call.on(MachineInput::Voice(VoiceEvent::Ready));
     let effects = call.on(lost());
