@@ -87,7 +87,7 @@ pub enum Order {
     /// Continues playback after a pause.
     Continue,
     /// Discards queued speech, that in the `speech` channel included, and ends a pause. [`LegEvent::Flushed`] says how much was
-    /// played; no speech may be sent until then.
+    /// played so far; no speech may be sent until then.
     Flush,
     /// Connects the caller to a person; [`LegEvent::Transfer`] or [`LegEvent::Joined`] follows.
     Transfer {
@@ -133,9 +133,11 @@ pub enum LegEvent {
     Key(char),
     /// Everything before this [`Speech::Mark`] was played or flushed.
     Played(u64),
-    /// The queue is flushed. `played_ms`: playback since the queue was last empty or flushed.
+    /// The queue is flushed, and its marks were reported before. `total_played_ms`: milliseconds of [`Speech::Audio`] that were
+    /// sent to the phone since the leg began. The count never restarts; pauses, silence of an empty queue, flushed speech and
+    /// live audio are left out.
     Flushed {
-        played_ms: u64,
+        total_played_ms: u64,
     },
     /// The caller holds the call (true: no media is expected) or resumes it.
     Held(bool),

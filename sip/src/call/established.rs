@@ -174,7 +174,7 @@ impl Call {
         };
         // A delayed offer is not answered yet, so nothing was played.
         if self.media.is_none() && matches!(control, Control::Flush) {
-            self.notify(LegEvent::Flushed { played_ms: 0 });
+            self.notify(LegEvent::Flushed { total_played_ms: 0 });
         }
         self.direct(control).await;
         None

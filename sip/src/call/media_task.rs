@@ -348,7 +348,7 @@ impl MediaTask {
                     continue;
                 }
                 StreamEvent::Played(mark) => LegEvent::Played(mark),
-                StreamEvent::Flushed { played_ms } => LegEvent::Flushed { played_ms },
+                StreamEvent::Flushed { total_played_ms } => LegEvent::Flushed { total_played_ms },
                 StreamEvent::MediaLost => LegEvent::MediaLost,
                 StreamEvent::FellSilent { after_ms } => {
                     let after = Duration::from_millis(after_ms);

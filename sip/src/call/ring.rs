@@ -131,7 +131,7 @@ impl Call {
                 self.reject(&ringing.reply, &refusal);
                 return true;
             }
-            Order::Flush => self.notify(LegEvent::Flushed { played_ms: 0 }),
+            Order::Flush => self.notify(LegEvent::Flushed { total_played_ms: 0 }),
             Order::Transfer { .. } => {
                 let why = "the call is not answered yet".to_owned();
                 self.notify(LegEvent::Transfer(Err(why)));

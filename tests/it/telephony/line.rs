@@ -80,7 +80,7 @@ impl MemoryLine {
             match self.next().await {
                 Order::Hangup(ending) => return ending.words,
                 Order::Flush => {
-                    let flushed = LegEvent::Flushed { played_ms: 0 };
+                    let flushed = LegEvent::Flushed { total_played_ms: 0 };
                     self.events.send(flushed).await.unwrap();
                 }
                 _ => {}

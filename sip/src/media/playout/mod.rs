@@ -15,6 +15,8 @@ const WAITING_MAX_MS: u64 = 30_000;
 /// Marks that wait. All of them may be played in one tick, and their events have to fit into the leg's channel.
 pub(crate) const MARKS_MAX: usize = 256;
 const FADE_MS: usize = 5;
+/// See [`Playout::played`].
+const PLAYED_PER_MS: u64 = 48;
 /// Live audio that may wait. Beyond this, the oldest is dropped until [`LIVE_KEPT_MS`] are left.
 const LIVE_MAX_MS: usize = 120;
 const LIVE_KEPT_MS: usize = 40;
@@ -70,7 +72,7 @@ pub struct Playout {
     left: u64,
     /// Marks with their positions, counted like `left`.
     marks: VecDeque<(u64, u64)>,
-    /// Samples played since the queue was last empty or flushed.
+    /// Speech played since the start, live audio left out, in 48ths of a millisecond: a whole number for a sample of each rate.
     played: u64,
     paused: bool,
     /// Everything that waits is live.
@@ -107,7 +109,6 @@ impl Playout {
             return;
         }
         let convert = |samples: u64| samples * rate.per_ms() as u64 / self.rate.per_ms() as u64;
-        self.played = convert(self.played);
         for (at, _) in &mut self.marks {
             *at = self.left + convert(*at - self.left);
         }
@@ -140,17 +141,14 @@ impl Playout {
 
     /// Queues samples of 24 kHz. They replace live audio that waits, and only they count as played.
     pub fn say(&mut self, samples: &[i16]) {
-        if std::mem::take(&mut self.is_live) {
+        if self.is_live {
             self.drop_waiting();
-            self.played = 0;
+            self.is_live = false;
         }
         self.queue(samples);
     }
 
     fn queue(&mut self, samples: &[i16]) {
-        if self.waiting.is_empty() {
-            self.played = 0;
-        }
         match &mut self.resampler {
             Some(resampler) => {
                 self.scratch.clear();
@@ -208,14 +206,12 @@ impl Playout {
         self.paused = false;
     }
 
-    /// Flushes the queue and returns how many milliseconds were played before. Ends a pause.
+    /// Flushes the queue and returns how many milliseconds of speech were played since the start. Ends a pause.
     pub fn flush(&mut self, mut gone: impl FnMut(u64)) -> u64 {
         self.drop_waiting();
         self.marks.drain(..).for_each(|(_, mark)| gone(mark));
         self.paused = false;
-        let played_ms = self.played / self.rate.per_ms() as u64;
-        self.played = 0;
-        played_ms
+        self.played / PLAYED_PER_MS
     }
 
     /// Drops what waits, and fades out what is being played.
@@ -225,8 +221,7 @@ impl Playout {
             self.tail.clear();
             self.waiting.take(rest, &mut self.tail);
             fade_out(&mut self.tail);
-            self.left += rest as u64;
-            self.played += rest as u64;
+            self.leave(rest);
         }
         self.left += self.waiting.len() as u64;
         self.waiting = SampleQueue::default();
@@ -265,11 +260,18 @@ impl Playout {
         }
     }
 
+    /// Counts samples that leave the queue to be played.
+    fn leave(&mut self, samples: usize) {
+        self.left += samples as u64;
+        if !self.is_live {
+            self.played += samples as u64 * PLAYED_PER_MS / self.rate.per_ms() as u64;
+        }
+    }
+
     fn play(&mut self, out: &mut Vec<i16>, was_quiet: bool) {
         let count = self.waiting.len().min(self.rate.frame());
         self.waiting.take(count, out);
-        self.left += count as u64;
-        self.played += count as u64;
+        self.leave(count);
         let fade = self.rate.fade().min(count);
         if was_quiet {
             fade_in(&mut out[..fade]);

@@ -93,7 +93,7 @@ fn flush_says_what_was_heard_and_does_not_click() {
         heard.drain(..rate.frame());
         assert!(steepest(&heard) < 500, "{}", steepest(&heard));
         assert_eq!(frame(&mut playout).0, vec![0; rate.frame()]);
-        assert_eq!(playout.flush(|_| ()), 0);
+        assert_eq!(playout.flush(|_| ()), 205, "nothing more");
     }
 }
 
@@ -116,18 +116,6 @@ fn flush_while_paused_says_what_was_heard_before() {
         loud(&frame(&mut playout).0[..100]),
         "what is said next is played"
     );
-}
-
-#[test]
-fn what_was_said_before_silence_does_not_count_as_played() {
-    let mut playout = Playout::new(PlayoutRate::Full);
-    playout.say(&level(100));
-    for _ in 0..10 {
-        frame(&mut playout);
-    }
-    playout.say(&level(100));
-    frame(&mut playout);
-    assert_eq!(playout.flush(|_| ()), 25);
 }
 
 #[test]
@@ -317,4 +305,38 @@ proptest! {
         prop_assert!(fades && changed <= said.len());
         prop_assert_eq!(playout.left, said.len() as u64);
     }
+}
+
+#[test]
+fn played_speech_is_counted_for_the_whole_call() {
+    let mut playout = Playout::new(PlayoutRate::Narrow);
+    let play = |playout: &mut Playout, frames: usize| {
+        for _ in 0..frames {
+            frame(playout);
+        }
+    };
+    // The queue runs dry, and its silence does not count.
+    playout.say(&level(100));
+    play(&mut playout, 20);
+    playout.say(&level(200));
+    play(&mut playout, 5);
+    let about = |played_ms: u64, expected: u64| {
+        assert!(
+            (expected..=expected + 6).contains(&played_ms),
+            "{played_ms} ms instead of {expected}"
+        );
+    };
+    about(playout.flush(|_| {}), 200);
+    // Neither do flushed speech, a pause, live audio and another rate.
+    playout.say_live(&level(100));
+    play(&mut playout, 10);
+    playout.say(&level(300));
+    playout.pause();
+    play(&mut playout, 10);
+    playout.go_on();
+    playout.change(PlayoutRate::Full);
+    play(&mut playout, 5);
+    let played_ms = playout.flush(|_| {});
+    assert!((300..=318).contains(&played_ms), "{played_ms} ms");
+    assert_eq!(playout.flush(|_| {}), played_ms);
 }

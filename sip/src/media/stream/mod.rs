@@ -49,9 +49,9 @@ pub enum StreamEvent {
     Key(char),
     /// Everything before this mark was played or flushed.
     Played(u64),
-    /// The queue was flushed after this much playback.
+    /// The queue was flushed, after this much speech since the start.
     Flushed {
-        played_ms: u64,
+        total_played_ms: u64,
     },
     /// Neither a packet nor a report came for 15 s.
     MediaLost,
@@ -479,11 +479,11 @@ impl MediaStream {
     /// Flushes queued speech, reports it, and ends a pause.
     pub fn flush(&mut self, heard: &mut Vec<StreamEvent>) {
         self.obey();
-        let played_ms = self
+        let total_played_ms = self
             .sender
             .playout
             .flush(|mark| heard.push(StreamEvent::Played(mark)));
-        heard.push(StreamEvent::Flushed { played_ms });
+        heard.push(StreamEvent::Flushed { total_played_ms });
     }
 
     pub fn statistics(&self) -> StreamStatistics {

@@ -511,7 +511,9 @@ fn flush_tells_marks_and_milliseconds() {
         heard,
         [
             StreamEvent::Played(3),
-            StreamEvent::Flushed { played_ms: 200 }
+            StreamEvent::Flushed {
+                total_played_ms: 200
+            }
         ]
     );
 }

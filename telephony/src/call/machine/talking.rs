@@ -40,12 +40,15 @@ impl CallMachine {
                 self.speaking.played(mark);
                 self.played_in_leaving(mark, now, out);
             }
-            LegEvent::Flushed { played_ms } => {
-                if self.transcript.heard(played_ms, self.speaking.said_ms()) {
+            LegEvent::Flushed { total_played_ms } => {
+                let said_ms = self.speaking.said_ms();
+                if self.transcript.heard(total_played_ms, said_ms) {
                     self.interruptions += 1;
                 }
                 if self.speaking.flushed(out) && self.voice != VoiceState::None {
-                    out.push(MachineEffect::Voice(VoiceInput::Interrupted { played_ms }));
+                    out.push(MachineEffect::Voice(VoiceInput::Interrupted {
+                        total_played_ms,
+                    }));
                 }
                 if self.is_held {
                     out.push(MachineEffect::Leg(Order::Pause));

@@ -421,10 +421,14 @@ fn a_caller_who_interrupts_is_listened_to() {
         !call.machine.listens(),
         "what comes now must not be thrown away"
     );
-    let effects = call.on(MachineInput::Leg(LegEvent::Flushed { played_ms: 120 }));
+    let effects = call.on(MachineInput::Leg(LegEvent::Flushed {
+        total_played_ms: 120,
+    }));
     assert_eq!(
         tells(&effects),
-        [&VoiceInput::Interrupted { played_ms: 120 }]
+        [&VoiceInput::Interrupted {
+            total_played_ms: 120
+        }]
     );
     assert!(call.machine.listens());
     assert!(call.wait(5_000).is_empty());
@@ -728,7 +732,7 @@ fn without_a_model_the_caller_is_asked_for_patience_and_then_let_go() {
         "the sentence comes in place of the rest"
     );
     assert!(effects.contains(&MachineEffect::CloseVoice));
-    let effects = call.on(MachineInput::Leg(LegEvent::Flushed { played_ms: 0 }));
+    let effects = call.on(MachineInput::Leg(LegEvent::Flushed { total_played_ms: 0 }));
     assert_eq!(speaks(&effects), 1);
     let effects = call.play(&effects);
     assert!(hung_up(&effects));
@@ -745,7 +749,7 @@ fn a_model_that_comes_back_in_time_goes_on() {
     call.wait(3_000);
     assert!(call.wait(60_000).is_empty());
     assert_eq!(orders(&call.on(MachineInput::VoiceGone)), [&Order::Flush]);
-    let effects = call.on(MachineInput::Leg(LegEvent::Flushed { played_ms: 0 }));
+    let effects = call.on(MachineInput::Leg(LegEvent::Flushed { total_played_ms: 0 }));
     assert_eq!(speaks(&effects), 1);
     assert_eq!(
         told(&call.play(&effects))[0],
@@ -968,7 +972,7 @@ fn any_input() -> impl Strategy<Value = MachineInput> {
     let leg = prop_oneof![
         8 => Just(LegEvent::Answered), 1 => Just(LegEvent::Cancelled), 4 => Just(LegEvent::Audio(vec![0; 4])),
         4 => Just(LegEvent::VoiceStarted), 2 => Just(LegEvent::VoiceEnded), 4 => Just(LegEvent::Key('5')),
-        4 => (0_u64..6).prop_map(LegEvent::Played), 4 => Just(LegEvent::Flushed { played_ms: 1 }),
+        4 => (0_u64..6).prop_map(LegEvent::Played), 4 => Just(LegEvent::Flushed { total_played_ms: 1 }),
         2 => any::<bool>().prop_map(LegEvent::Held), 2 => any::<bool>().prop_map(|ok| LegEvent::Transfer(if ok { Ok(()) } else { Err("x".to_owned()) })),
         2 => Just(LegEvent::Joined { to: person().as_str().to_owned() }), 1 => Just(LegEvent::Parted),
         1 => Just(LegEvent::HungUp), 1 => Just(LegEvent::MediaLost), 1 => Just(LegEvent::Failed("x".to_owned())),
