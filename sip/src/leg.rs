@@ -10,6 +10,10 @@ pub const CALLER_RATE: u32 = 16_000;
 /// Sample rate of [`Speech::Audio`], in hertz.
 pub const SPEECH_RATE: u32 = 24_000;
 
+/// Silence after which a voice counts as ended, in milliseconds: [`LegEvent::VoiceEnded`] comes this much after its last sound,
+/// and up to 36 ms more because audio comes in frames.
+pub const VOICE_HANG_OVER_MS: u64 = 400;
+
 /// A call that waits for an answer.
 #[derive(Debug)]
 pub struct OfferedCall {
@@ -126,8 +130,9 @@ pub enum LegEvent {
     Cancelled,
     /// 20 ms at [`CALLER_RATE`], in order, lost packets concealed.
     Audio(Vec<i16>),
-    /// The caller has spoken for the length of a word (96 ms).
+    /// The caller has spoken for the length of a word (96 ms). Speech that the phone returns as an echo does not count.
     VoiceStarted,
+    /// The caller has been silent for [`VOICE_HANG_OVER_MS`]. Time in which an echo is heard does not count.
     VoiceEnded,
     /// A pressed key: `0`–`9`, `*`, `#`, `A`–`D`.
     Key(char),

@@ -113,6 +113,10 @@ fn unknown_type(named: &str) -> ReplyError {
     }
 }
 
+fn ai_cost(fields: &MessageFields<'_>) -> Result<Option<u64>, ReplyError> {
+    Ok(fields.whole("aiCostIdr", AI_COST_IDR_MAX)?.map(u64::from))
+}
+
 fn report(kind: MessageType, fields: &MessageFields<'_>) -> Result<CallReport, ReplyError> {
     Ok(match kind {
         MessageType::Transcript => CallReport::Transcript {
@@ -128,7 +132,7 @@ fn report(kind: MessageType, fields: &MessageFields<'_>) -> Result<CallReport, R
                 .reason(HANGUP_REASONS)?
                 .unwrap_or(HangupReason::Normal),
             initiator: initiator(fields)?,
-            ai_cost_idr: fields.whole("aiCostIdr", AI_COST_IDR_MAX)?.map(u64::from),
+            ai_cost_idr: ai_cost(fields)?,
             voice: voice(fields)?,
         },
         MessageType::Failed => CallReport::Failed {

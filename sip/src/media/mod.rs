@@ -7,6 +7,7 @@ pub mod activity;
 pub mod conceal;
 pub mod dtmf;
 pub mod dtmf_tones;
+pub mod echo;
 pub mod fir;
 pub mod g711;
 pub mod g722;

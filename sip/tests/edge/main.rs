@@ -12,6 +12,7 @@ mod changes;
 mod diagnosis;
 mod dialling;
 mod digests;
+mod echo;
 mod edges;
 mod faults;
 mod guessing;

@@ -8,6 +8,7 @@ use std::fmt;
 use earshot::Detector;
 
 use super::dtmf_tones::{HIGH_TONES, LOW_TONES, tone_energy};
+use crate::leg::VOICE_HANG_OVER_MS;
 
 /// The detector's frame: 16 ms at 16 kHz.
 const FRAME: usize = 256;
@@ -15,8 +16,8 @@ const FRAME: usize = 256;
 const STARTS: u32 = 5;
 /// The longest time from the beginning of speech until it is noticed.
 pub const NOTICED_MS: u64 = 96;
-/// Frames without voice that end speech: 400 ms.
-const ENDS: u32 = 25;
+/// Frames without voice that end speech.
+const ENDS: u32 = (VOICE_HANG_OVER_MS / 16) as u32;
 /// The detector's own threshold of voice.
 const VOICE: f32 = 0.5;
 /// Threshold of loudness: below −50 dBFS (mean of squares) it is background or line noise.
@@ -55,6 +56,8 @@ enum Verdict {
     Voice,
     /// As loud as voice and similar to it, but hiss or a key.
     Doubtful,
+    /// Voice of the agent that comes back.
+    Echo,
     Nothing,
 }
 
@@ -70,15 +73,19 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// Adds 20 ms at 16 kHz.
-    pub fn hear(&mut self, samples: &[i16]) -> Option<VoiceChange> {
+    /// Adds 20 ms at 16 kHz. `is_echo`: voice in them is not the caller's.
+    pub fn hear(&mut self, samples: &[i16], is_echo: bool) -> Option<VoiceChange> {
         self.pending.extend_from_slice(samples);
         let mut change = None;
         let mut taken = 0;
         while let Some(frame) = self.pending.get(taken..taken + FRAME) {
             taken += FRAME;
             let like_voice = self.detector.predict_i16(frame) >= VOICE;
-            change = self.count(verdict(like_voice, frame)).or(change);
+            let verdict = match verdict(like_voice, frame) {
+                Verdict::Voice if is_echo => Verdict::Echo,
+                verdict => verdict,
+            };
+            change = self.count(verdict).or(change);
         }
         self.pending.drain(..taken);
         change
@@ -86,10 +93,14 @@ impl Activity {
 
     fn count(&mut self, verdict: Verdict) -> Option<VoiceChange> {
         let voice = verdict == Verdict::Voice;
+        if verdict == Verdict::Echo && self.speaking {
+            // A caller's words may be hidden in the echo, so they do not end, and need not begin again after it.
+            return None;
+        }
         if voice == self.speaking {
             // A hissed consonant may be part of a word that begins.
             self.against = match verdict {
-                Verdict::Doubtful => self.against.saturating_sub(1),
+                Verdict::Doubtful | Verdict::Echo => self.against.saturating_sub(1),
                 Verdict::Voice | Verdict::Nothing => 0,
             };
             return None;

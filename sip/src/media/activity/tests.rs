@@ -21,7 +21,7 @@ fn noticed(samples: &[i16]) -> Vec<(usize, VoiceChange)> {
     let mut activity = Activity::default();
     let frames = samples.chunks(320).enumerate();
     frames
-        .filter_map(|(n, frame)| Some(((n + 1) * 20, activity.hear(frame)?)))
+        .filter_map(|(n, frame)| Some(((n + 1) * 20, activity.hear(frame, false)?)))
         .collect()
 }
 

@@ -1,8 +1,9 @@
 //! The media of one call: packets in, audio and keys out; speech in, a packet every 20 ms out.
 //!
-//! [`latch`] admits packets, [`receive`] turns them into frames and keys, [`send`] turns speech into packets. Milliseconds come
-//! from a monotonic clock.
+//! [`latch`] admits packets, [`arrival`] finds when they would have come without jitter, [`receive`] turns them into frames and
+//! keys, [`send`] turns speech into packets. Milliseconds come from a monotonic clock.
 
+mod arrival;
 mod latch;
 mod quality;
 mod receive;
@@ -18,6 +19,7 @@ use self::{
 use super::{
     Error,
     activity::NOTICED_MS,
+    echo::EchoGuard,
     rtcp::{self, RtcpItem},
     rtp::{self, Packet},
     sdp::{MediaDirection, MediaTerms, clock},
@@ -197,6 +199,7 @@ impl MediaStream {
         }
         if (terms.remote, terms.remote_rtcp) != (self.terms.remote, self.terms.remote_rtcp) {
             self.latch = Latch::new(terms.remote, terms.remote_rtcp, signalling, now_ms);
+            self.receiver.echo = EchoGuard::default();
         }
         self.latch.signalled_from(signalling);
         if terms.direction != self.terms.direction {
@@ -355,6 +358,7 @@ impl MediaStream {
         }
         let Self {
             sender,
+            receiver,
             srtp,
             latch,
             statistics,
@@ -362,7 +366,8 @@ impl MediaStream {
             ..
         } = self;
         let silent = terms.held() || latch.media().ip().is_unspecified();
-        sender.tick(now_ms, silent, terms, heard, &mut |packet| {
+        let echo = &mut receiver.echo;
+        sender.tick(now_ms, silent, terms, echo, heard, &mut |packet| {
             if srtp
                 .as_mut()
                 .is_none_or(|session| session.protect(packet).is_ok())

@@ -3,13 +3,14 @@
 //! Frames come as packets come, not by the clock. Some phones send nothing during silence or a key. Silence is filled in then,
 //! because the program has to hear that the caller stopped speaking.
 
-use super::{Error, StreamEvent, StreamStatistics};
+use super::{Error, StreamEvent, StreamStatistics, arrival::ArrivalClock};
 use crate::{
     media::{
         activity::{Activity, VoiceChange},
         conceal::Concealer,
         dtmf::KeyReceiver,
         dtmf_tones::ToneDetector,
+        echo::EchoGuard,
         fir::Resampler,
         g711::Law,
         g722::G722Decoder,
@@ -167,6 +168,8 @@ pub struct MediaReceiver {
     /// Used while no events were negotiated.
     tones: ToneDetector,
     activity: Activity,
+    pub echo: EchoGuard,
+    arrival: ArrivalClock,
     /// The next timestamp, while audio continues.
     expected: Option<u32>,
     /// Something before the next packet was lost.
@@ -196,6 +199,8 @@ impl MediaReceiver {
             keys: KeyReceiver::default(),
             tones: ToneDetector::default(),
             activity: Activity::default(),
+            echo: EchoGuard::default(),
+            arrival: ArrivalClock::default(),
             expected: None,
             gap: false,
             pending: Vec::with_capacity(2 * FRAME),
@@ -266,6 +271,7 @@ impl MediaReceiver {
         self.keys = KeyReceiver::default();
         self.expected = None;
         self.gap = false;
+        self.arrival = ArrivalClock::default();
     }
 
     pub fn take(
@@ -292,6 +298,7 @@ impl MediaReceiver {
             PushOutcome::Restarted => {
                 self.reception = Some(Reception::new(header.ssrc, header.sequence));
                 self.expected = None;
+                self.arrival = ArrivalClock::default();
             }
             PushOutcome::Late => statistics.late += 1,
             PushOutcome::Repeated => statistics.repeated += 1,
@@ -346,9 +353,10 @@ impl MediaReceiver {
         let frames = ((now_ms - due) / FRAME_MS + 1).min(FILL_MAX);
         self.filled_ms += frames * FRAME_MS;
         self.fill_ms = Some((due + frames * FRAME_MS).max(now_ms.saturating_sub(FRAME_MS)));
+        let at_ms = now_ms.saturating_sub(self.pending_ms());
         self.pending
             .resize(self.pending.len() + FRAME * frames as usize, 0);
-        self.emit(terms, heard);
+        self.emit(terms, at_ms, heard);
     }
 
     fn drain(
@@ -411,6 +419,10 @@ impl MediaReceiver {
             let press = |key| heard.push(StreamEvent::Key(key));
             self.tones.hear(&vec![0; 16 * silent], press);
         }
+        let arrived_ms = self
+            .arrival
+            .without_jitter(header.timestamp, self.clock / 1_000, now_ms);
+        let at_ms = arrived_ms.saturating_sub(self.pending_ms());
         let before = self.pending.len();
         self.decoder.decode(kind, payload, &mut self.pending);
         // Concealed and filled-in samples are not from the other side: they would end a key, which then counted twice.
@@ -422,15 +434,22 @@ impl MediaReceiver {
         self.expected = Some(header.timestamp.wrapping_add(lasts));
         self.fill_ms = Some(now_ms + PATIENCE_MS);
         self.filled_ms = 0;
-        self.emit(terms, heard);
+        self.emit(terms, at_ms, heard);
     }
 
-    /// Emits whole frames; none while the call is held, because nobody speaks then.
-    fn emit(&mut self, terms: &MediaTerms, heard: &mut Vec<StreamEvent>) {
+    /// The milliseconds of samples that wait to be emitted.
+    fn pending_ms(&self) -> u64 {
+        self.pending.len() as u64 / 16
+    }
+
+    /// Emits whole frames; none while the call is held, because nobody speaks then. `at_ms`: when their first sample came.
+    fn emit(&mut self, terms: &MediaTerms, at_ms: u64, heard: &mut Vec<StreamEvent>) {
         let whole = self.pending.len() / FRAME * FRAME;
         if !terms.held() {
-            for frame in self.pending[..whole].chunks_exact(FRAME) {
-                let change = self.activity.hear(frame);
+            let times = (at_ms..).step_by(FRAME_MS as usize);
+            for (at_ms, frame) in times.zip(self.pending[..whole].chunks_exact(FRAME)) {
+                let is_echo = self.echo.heard(frame, at_ms);
+                let change = self.activity.hear(frame, is_echo);
                 heard.push(StreamEvent::Audio(frame.to_vec()));
                 heard.extend(change.map(|change| match change {
                     VoiceChange::Started => StreamEvent::VoiceStarted,

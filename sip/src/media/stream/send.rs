@@ -4,6 +4,7 @@ use super::{Error, RtpSeed, StreamEvent};
 use crate::{
     media::{
         dtmf::KeySender,
+        echo::EchoGuard,
         g711::Law,
         g722::G722Encoder,
         opus,
@@ -137,6 +138,7 @@ impl MediaSender {
         now_ms: u64,
         silent: bool,
         terms: &MediaTerms,
+        echo: &mut EchoGuard,
         heard: &mut Vec<StreamEvent>,
         send: &mut dyn FnMut(&mut Vec<u8>),
     ) {
@@ -148,7 +150,7 @@ impl MediaSender {
             if silent {
                 self.begins = true;
             } else {
-                self.send_frame(terms, heard, send);
+                self.send_frame(terms, echo, heard, send);
             }
             self.skip(1);
         }
@@ -163,6 +165,7 @@ impl MediaSender {
     fn send_frame(
         &mut self,
         terms: &MediaTerms,
+        echo: &mut EchoGuard,
         heard: &mut Vec<StreamEvent>,
         send: &mut dyn FnMut(&mut Vec<u8>),
     ) {
@@ -191,6 +194,8 @@ impl MediaSender {
             return;
         }
         self.begins = false;
+        // Never later than its return.
+        echo.sent(&self.frame, self.due_ms.saturating_sub(EARLY_MS));
         self.sent_packet(send);
     }
 

@@ -1,6 +1,9 @@
 //! The time from a caller's voice until our side is silent.
 
-use super::{Codec, StreamEvent, THERE, buzz, give, packet, stream, terms, tick};
+use std::collections::VecDeque;
+
+use super::{Channel, Codec, StreamEvent, THERE, buzz, give, packet, rtp, stream, terms, tick};
+use crate::media::{fir::Resampler, g711::Law};
 
 /// 1.6 s of speech, 8 kHz, A-law.
 const SPEECH: &[u8] = include_bytes!("../../activity/speech.al");
@@ -51,4 +54,54 @@ fn who_falls_silent_by_himself_or_not_at_all_was_not_interrupted() {
     let ends = buzz(usize::try_from(noticed).expect("a few milliseconds") + 10);
     assert_eq!(silence(&ends, super::MediaStream::pause, 60).0, [0; 0]);
     assert_eq!(silence(&buzz(5_000), |_| (), 0).0, [0; 0]);
+}
+
+/// When voice begins, with a phone that returns the agent's speech after 60 ms and at a third (−10 dB). Every 400 ms the network
+/// holds up its packets for 200 ms. From `caller_ms` on the caller speaks, as loud as the agent.
+fn voice_over_a_return(caller_ms: u64) -> Vec<u64> {
+    let (mut words, mut speech) = (Vec::new(), Vec::new());
+    Law::A.decode(SPEECH, &mut words);
+    Resampler::from_8_to_24().run(&words, &mut speech);
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    for _ in 0..4 {
+        ours.say(&speech);
+    }
+    let (mut returned, mut held_up, mut begins) = (VecDeque::new(), Vec::new(), Vec::new());
+    for n in 0..300_u16 {
+        let now_ms = u64::from(n) * 20;
+        let (sent, mut heard) = tick(&mut ours, now_ms);
+        let media = sent.iter().find(|(channel, _)| *channel == Channel::Rtp);
+        returned.push_back(media.expect("a packet").1[rtp::HEADER_BYTES..].to_vec());
+        if returned.len() > 3 {
+            let mut samples = Vec::new();
+            Law::A.decode(&returned.pop_front().expect("four"), &mut samples);
+            for sample in &mut samples {
+                *sample /= 3;
+            }
+            if let Some(since) = now_ms.checked_sub(caller_ms) {
+                let spoken = words.iter().skip(1_500 + since as usize * 8);
+                for (sample, word) in samples.iter_mut().zip(spoken) {
+                    *sample = sample.saturating_add(*word);
+                }
+            }
+            let mut payload = Vec::new();
+            Law::A.encode(&samples, &mut payload);
+            held_up.push(packet(n, 8, &payload));
+        }
+        if n % 20 < 10 {
+            for packet in held_up.drain(..) {
+                heard.extend(give(&mut ours, &packet, now_ms));
+            }
+        }
+        let began = heard.contains(&StreamEvent::VoiceStarted);
+        begins.extend(began.then_some(now_ms));
+    }
+    begins
+}
+
+#[test]
+fn speech_that_the_phone_returns_is_no_voice() {
+    assert_eq!(voice_over_a_return(u64::MAX), [0; 0]);
+    let begins = voice_over_a_return(4_400);
+    assert!((4_496..4_900).contains(&begins[0]), "{begins:?}");
 }
