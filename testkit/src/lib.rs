@@ -8,6 +8,7 @@
 //! - [`OwnPostgres`] is a PostgreSQL server for fault tests: it can be stopped, restarted, and copied to a standby.
 //! - [`PatroniPair`] are two PostgreSQL servers of which one follows the other by itself.
 //! - [`gemini`] is a simulated model that enforces the real one's documented rules, and misbehaves on demand.
+//! - [`openai`] is the same for OpenAI Realtime.
 //! - [`phone`] is a SIP phone without audio.
 //! - [`meta`] is a simulated Meta: settings of a business number, and calls from WhatsApp.
 //! - [`tls`] has servers and clients of TLS, with the certificates of [`certificate`].
@@ -27,6 +28,8 @@ mod folder;
 pub mod gemini;
 pub mod large;
 pub mod meta;
+mod model_socket;
+pub mod openai;
 mod own_postgres;
 mod patroni;
 pub mod phone;
@@ -39,6 +42,7 @@ pub mod rows;
 mod schema;
 mod shell;
 mod shipped;
+mod sound;
 mod stores;
 pub mod tls;
 mod wait;

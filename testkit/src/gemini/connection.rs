@@ -22,8 +22,10 @@ use tokio_tungstenite::{
 use super::{
     Act, Begin, KEY, ModelConnection, ModelReaction, Shared,
     rules::{ModelInput, ProtocolRules},
+};
+use crate::{
+    model_socket::{End, ModelSocket},
     sound,
-    wire::{End, ModelSocket},
 };
 
 /// Voice that starts a turn, silence that ends it, and voice that interrupts the model.

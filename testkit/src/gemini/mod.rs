@@ -7,8 +7,6 @@
 
 mod connection;
 mod rules;
-mod sound;
-mod wire;
 
 use std::{
     collections::{HashMap, VecDeque},

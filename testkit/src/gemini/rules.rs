@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
-use super::sound;
+use crate::{model_socket::Breach, sound};
 
-/// The close code and reason of a violation.
-pub(super) type Breach = (u16, String);
+/// Samples per millisecond of the caller's audio.
+const HEARD: u64 = 16;
 
 /// Names of voices, matched exactly (livekit's Google plugin, checked in November 2026).
 const VOICES: &[&str] = &[
@@ -260,7 +260,7 @@ impl ProtocolRules {
                 if audio["mimeType"] != "audio/pcm;rate=16000" {
                     return invalid("audio is wanted as audio/pcm;rate=16000");
                 }
-                match sound::heard(audio["data"].as_str().unwrap_or_default()) {
+                match sound::heard(audio["data"].as_str().unwrap_or_default(), HEARD) {
                     Some((milliseconds, voice)) => Ok(ModelInput::Audio {
                         milliseconds,
                         voice,

@@ -16,13 +16,14 @@ use tokio_tungstenite::{
     tungstenite::{Error, Message, protocol::CloseFrame},
 };
 
-use super::rules::Breach;
-
 /// Time for a peer to close.
 const GOODBYE: Duration = Duration::from_secs(1);
 
+/// The close code and reason of a violated rule.
+pub(crate) type Breach = (u16, String);
+
 /// The end of a connection.
-pub(super) enum End {
+pub(crate) enum End {
     /// Close with this code and reason.
     Close(u16, String),
     /// A rule was violated.
@@ -38,7 +39,7 @@ impl From<Error> for End {
 }
 
 /// A socket whose reading does not wait for its writing, like the real service's.
-pub(super) struct ModelSocket {
+pub(crate) struct ModelSocket {
     stream: SplitStream<WebSocketStream<TcpStream>>,
     out: mpsc::UnboundedSender<Message>,
     unsent: Arc<AtomicUsize>,
@@ -46,7 +47,7 @@ pub(super) struct ModelSocket {
 }
 
 impl ModelSocket {
-    pub(super) fn new(socket: WebSocketStream<TcpStream>, unsent: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(socket: WebSocketStream<TcpStream>, unsent: Arc<AtomicUsize>) -> Self {
         let (mut sink, stream) = socket.split();
         let (out, mut outgoing) = mpsc::unbounded_channel();
         let left = unsent.clone();
@@ -66,12 +67,12 @@ impl ModelSocket {
         }
     }
 
-    pub(super) fn send(&self, message: Message) -> Result<(), End> {
+    pub(crate) fn send(&self, message: Message) -> Result<(), End> {
         self.unsent.fetch_add(1, Ordering::Relaxed);
         self.out.send(message).map_err(|_| End::Gone)
     }
 
-    pub(super) async fn next(&mut self) -> Result<Value, End> {
+    pub(crate) async fn next(&mut self) -> Result<Value, End> {
         loop {
             let bytes = match self.stream.next().await.ok_or(End::Gone)?? {
                 Message::Text(text) => text.as_bytes().to_vec(),
@@ -85,7 +86,7 @@ impl ModelSocket {
     }
 
     /// Drops the connection after flushing earlier messages.
-    pub(super) async fn leave(self) {
+    pub(crate) async fn leave(self) {
         let Self {
             out, mut writer, ..
         } = self;
@@ -96,7 +97,7 @@ impl ModelSocket {
     }
 
     /// Closes the connection; waits at most a second for the peer's close frame.
-    pub(super) async fn close(mut self, code: u16, reason: String) {
+    pub(crate) async fn close(mut self, code: u16, reason: String) {
         let frame = CloseFrame {
             code: code.into(),
             reason: reason.into(),
