@@ -35,7 +35,11 @@ mod transport;
 mod trunks;
 mod whatsapp;
 
-pub use self::media::tones::{waiting_tone, warning_tone};
+pub use self::media::{
+    activity::{Activity, VoiceChange},
+    fir::Resampler,
+    tones::{waiting_tone, warning_tone},
+};
 pub use self::{
     edge::{
         Edge, RegistrationError, SipError, find_targets, registrar, try_listen, try_registrar,

@@ -50,8 +50,9 @@ pub enum VoiceInput {
     /// The outcome of a tool call for the model. Every [`VoiceEvent::Tool`] gets one, cancelled ones too, unless the call ends
     /// before.
     ToolOutcome { id: String, outcome: ToolOutcome },
-    /// The caller interrupted. `total_played_ms`: the agent's speech that was played since the call began; the count never restarts.
-    Interrupted { total_played_ms: u64 },
+    /// The answer to [`VoiceEvent::Interrupted`]. The caller has heard this much of the [`VoiceEvent::Audio`] that came after the
+    /// interruption before. Sentences of the bridge do not count.
+    Interrupted { played_ms: u64 },
     /// Requests a summary in a few sentences. If the voice can, [`VoiceEvent::Summary`] follows, and no more speech.
     Summarise,
 }

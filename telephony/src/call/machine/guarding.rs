@@ -47,7 +47,7 @@ impl CallMachine {
             }
             GuardStep::FunctionFiller => match self.conversation().fillers {
                 FillerKind::Words => out.push(say(ASK_FOR_PATIENCE)),
-                FillerKind::Tone => self.speaking.say(waiting_tone(), out),
+                FillerKind::Tone => self.speaking.say_own(waiting_tone(), out),
                 FillerKind::Off => {}
             },
         }

@@ -6,14 +6,18 @@ use dikala_sip::leg::{Order, SPEECH_RATE, Speech};
 
 use super::MachineEffect;
 
+const PER_MS: u64 = SPEECH_RATE as u64 / 1_000;
+/// Sentences of the bridge that are remembered until a flush. A call has few.
+const OWN_MAX: usize = 64;
 /// The longest pause for a voice that the model does not treat as an interruption: it may be a noise without end.
 const PAUSE_MS_MAX: u64 = 3_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Speaking {
     last_mark: u64,
-    /// Samples that were sent to the phone since the beginning.
-    said: u64,
+    said: SaidSpeech,
+    /// What the phone had played at the last flush.
+    played_before_ms: u64,
     /// Something was said after the last mark that was played.
     is_speaking: bool,
     /// While the agent pauses for the caller: when to continue if the caller's voice does not end.
@@ -21,24 +25,67 @@ pub(super) struct Speaking {
     flushing: Option<Flush>,
 }
 
+/// The speech since the last flush, in samples.
+#[derive(Debug, Default)]
+struct SaidSpeech {
+    /// All speech before the last flush, played or not.
+    begins: u64,
+    length: u64,
+    /// Beginnings and lengths of the bridge's own sentences.
+    own: Vec<(u64, u64)>,
+}
+
+impl SaidSpeech {
+    /// The share of the voice in what was played.
+    fn of_voice(&self, played: u64) -> u64 {
+        let own = self.own.iter();
+        let own = own.map(|(begins, length)| played.saturating_sub(*begins).min(*length));
+        played.saturating_sub(own.sum())
+    }
+
+    fn ends(&self) -> u64 {
+        self.begins + self.length
+    }
+}
+
+/// What was heard of the speech before a flush.
+#[derive(Debug)]
+pub(super) struct HeardSpeech {
+    /// The end of what was heard, and of all that was said; milliseconds since the beginning of the call's speech.
+    pub(super) heard_ms: u64,
+    pub(super) said_ms: u64,
+    /// What was heard of the voice since its last interruption, in milliseconds, if the voice is to be told.
+    pub(super) told_ms: Option<u64>,
+}
+
 /// A flush that the phone has not confirmed yet. Later speech is held until then.
 #[derive(Debug)]
 struct Flush {
     /// The voice is told how much was heard.
     is_reported: bool,
+    before: SaidSpeech,
     held: VecDeque<Speech>,
 }
 
 impl Speaking {
     pub(super) fn say(&mut self, samples: Vec<i16>, out: &mut Vec<MachineEffect>) {
         self.is_speaking = true;
-        self.said += samples.len() as u64;
+        self.said.length += samples.len() as u64;
         self.send(Speech::Audio(samples), out);
+    }
+
+    /// Says a sentence of the bridge, which is no part of the voice's speech.
+    pub(super) fn say_own(&mut self, samples: Vec<i16>, out: &mut Vec<MachineEffect>) {
+        if self.said.own.len() < OWN_MAX {
+            let own = (self.said.length, samples.len() as u64);
+            self.said.own.push(own);
+        }
+        self.say(samples, out);
     }
 
     /// Milliseconds of speech since the beginning, played or not.
     pub(super) fn said_ms(&self) -> u64 {
-        self.said * 1_000 / u64::from(SPEECH_RATE)
+        self.said.ends() / PER_MS
     }
 
     /// Sets a mark behind everything said so far.
@@ -98,21 +145,37 @@ impl Speaking {
             }
             None => {
                 out.push(MachineEffect::Leg(Order::Flush));
+                let next = SaidSpeech {
+                    begins: self.said.ends(),
+                    ..SaidSpeech::default()
+                };
                 self.flushing = Some(Flush {
                     is_reported,
+                    before: std::mem::replace(&mut self.said, next),
                     held: VecDeque::new(),
                 });
             }
         }
     }
 
-    /// Ends a flush. Returns whether the voice is told how much was heard.
-    pub(super) fn flushed(&mut self, out: &mut Vec<MachineEffect>) -> bool {
-        let Some(flush) = self.flushing.take() else {
-            return false;
-        };
+    /// Ends a flush, after which the phone has played `total_played_ms` of all speech.
+    pub(super) fn flushed(
+        &mut self,
+        total_played_ms: u64,
+        out: &mut Vec<MachineEffect>,
+    ) -> Option<HeardSpeech> {
+        let flush = self.flushing.take()?;
         out.extend(flush.held.into_iter().map(MachineEffect::Say));
-        flush.is_reported
+        let played_ms = total_played_ms.saturating_sub(self.played_before_ms);
+        self.played_before_ms = total_played_ms;
+        let before = flush.before;
+        let played = played_ms.saturating_mul(PER_MS).min(before.length);
+        let told = flush.is_reported.then(|| before.of_voice(played) / PER_MS);
+        Some(HeardSpeech {
+            heard_ms: (before.begins + played) / PER_MS,
+            said_ms: before.ends() / PER_MS,
+            told_ms: told,
+        })
     }
 
     pub(super) fn is_flushing(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use dikala_entities::{ConversationSettings, HangupReason, InterruptionMode, Speaker};
 use dikala_protocol::{CallReport, FunctionInvocation, InvocationOutcome};
-use dikala_sip::leg::{LegEvent, Order};
+use dikala_sip::leg::{LegEvent, Order, VOICE_HANG_OVER_MS};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -14,8 +14,6 @@ use crate::voice::{Phrase, ToolOutcome, VoiceEvent, VoiceInput, late_outcome};
 
 /// Time without a model after which the caller hears a request for patience.
 const FILLER_MS: u64 = 2_000;
-/// Time without voice after which the caller's voice counts as ended.
-const VOICE_ENDS_MS: u64 = 400;
 /// Transfers that the agent may try in one call. Each may cost the operator a telephone call.
 pub(super) const TRANSFERS_MAX: u8 = 5;
 /// Tool with which the agent ends the call.
@@ -41,14 +39,14 @@ impl CallMachine {
                 self.played_in_leaving(mark, now, out);
             }
             LegEvent::Flushed { total_played_ms } => {
-                let said_ms = self.speaking.said_ms();
-                if self.transcript.heard(total_played_ms, said_ms) {
-                    self.interruptions += 1;
-                }
-                if self.speaking.flushed(out) && self.voice != VoiceState::None {
-                    out.push(MachineEffect::Voice(VoiceInput::Interrupted {
-                        total_played_ms,
-                    }));
+                let heard = self.speaking.flushed(total_played_ms, out);
+                if let Some(heard) = heard {
+                    let is_cut = self.transcript.heard(heard.heard_ms, heard.said_ms);
+                    self.interruptions += u32::from(is_cut);
+                    if let Some(played_ms) = heard.told_ms.filter(|_| self.voice != VoiceState::None)
+                    {
+                        out.push(MachineEffect::Voice(VoiceInput::Interrupted { played_ms }));
+                    }
                 }
                 if self.is_held {
                     out.push(MachineEffect::Leg(Order::Pause));
@@ -125,7 +123,7 @@ impl CallMachine {
     }
 
     fn caller_ended(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
-        let at = now.ms.saturating_sub(VOICE_ENDS_MS);
+        let at = now.ms.saturating_sub(VOICE_HANG_OVER_MS);
         self.guard.caller_ended(at, now.ms);
         self.tell_activity(false, out);
         self.resume_speech(now, out);
@@ -304,7 +302,7 @@ impl CallMachine {
         let language = self.agent.as_ref().map_or("", |agent| &agent.language);
         let (text, samples) = phrase.spoken(language);
         self.transcript.whole(Speaker::Agent, text, now.at);
-        self.speaking.say(samples, out);
+        self.speaking.say_own(samples, out);
     }
 
     fn tell_keys(&mut self, keys: Option<String>, now: Now, out: &mut Vec<MachineEffect>) {

@@ -422,16 +422,48 @@ fn a_caller_who_interrupts_is_listened_to() {
         "what comes now must not be thrown away"
     );
     let effects = call.on(MachineInput::Leg(LegEvent::Flushed {
-        total_played_ms: 120,
+        total_played_ms: 12,
     }));
     assert_eq!(
         tells(&effects),
-        [&VoiceInput::Interrupted {
-            total_played_ms: 120
-        }]
+        [&VoiceInput::Interrupted { played_ms: 12 }]
     );
     assert!(call.machine.listens());
     assert!(call.wait(5_000).is_empty());
+}
+
+#[test]
+fn a_sentence_of_the_bridge_is_not_what_the_voice_said() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(MachineInput::Voice(VoiceEvent::Away));
+    let filler: usize = call.wait(2_000).iter().map(samples_of).sum();
+    assert!(filler > 24_000 / 2, "{filler}");
+    call.on(MachineInput::Voice(VoiceEvent::Reconnected));
+    for _ in 0..100 {
+        call.on(AUDIO());
+    }
+    call.on(MachineInput::Voice(VoiceEvent::Interrupted));
+    let total_played_ms = filler as u64 / 24 + 1_000;
+    let effects = call.on(MachineInput::Leg(LegEvent::Flushed { total_played_ms }));
+    let heard = [999, 1_000].map(|played_ms| VoiceInput::Interrupted { played_ms });
+    assert!(heard.contains(tells(&effects)[0]), "{:?}", tells(&effects));
+    // It counts from there.
+    call.on(AUDIO());
+    call.on(MachineInput::Voice(VoiceEvent::Interrupted));
+    let total_played_ms = total_played_ms + 15;
+    let effects = call.on(MachineInput::Leg(LegEvent::Flushed { total_played_ms }));
+    assert_eq!(
+        tells(&effects),
+        [&VoiceInput::Interrupted { played_ms: 15 }]
+    );
+}
+
+fn samples_of(effect: &MachineEffect) -> usize {
+    match effect {
+        MachineEffect::Say(Speech::Audio(samples)) => samples.len(),
+        _ => 0,
+    }
 }
 
 #[test]
