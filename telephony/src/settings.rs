@@ -86,9 +86,15 @@ impl GeminiSettings {
 
 /// Google's own service needs a key; others need none.
 pub fn wants_key(url: &str) -> bool {
-    let host = Url::parse(url).ok();
-    let host = host.as_ref().and_then(Url::host_str).unwrap_or_default();
+    let host = host_of(url);
     host == "googleapis.com" || host.ends_with(".googleapis.com")
+}
+
+/// The host of an address, or nothing.
+pub(crate) fn host_of(url: &str) -> String {
+    let url = Url::parse(url).ok();
+    let host = url.as_ref().and_then(Url::host_str);
+    host.unwrap_or_default().to_owned()
 }
 
 impl std::fmt::Debug for GeminiSettings {
@@ -96,6 +102,51 @@ impl std::fmt::Debug for GeminiSettings {
         f.debug_struct("GeminiSettings")
             .field("url", &self.url)
             .field("model", &self.model)
+            .field("prices", &self.prices)
+            .finish_non_exhaustive()
+    }
+}
+
+/// OpenAI Realtime, or a server that speaks it.
+#[derive(Clone)]
+pub struct OpenAiSettings {
+    /// `ws://` or `wss://`, without the model.
+    pub url: String,
+    /// Empty if the server needs none.
+    pub api_key: String,
+    /// Empty if the server has only one.
+    pub model: String,
+    /// The model that writes down the caller's words.
+    pub transcription_model: String,
+    pub turn_detection: TurnDetection,
+    pub prices: Prices,
+}
+
+/// The side that decides when the caller has finished.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TurnDetection {
+    /// The server, by silence.
+    #[default]
+    Server,
+    /// The server, by what was said.
+    Semantic,
+    /// The bridge, by its own voice activity detection.
+    Own,
+}
+
+impl OpenAiSettings {
+    /// The URL needs a key, and none is set.
+    pub fn lacks_key(&self) -> bool {
+        self.api_key.is_empty() && host_of(&self.url) == "api.openai.com"
+    }
+}
+
+impl std::fmt::Debug for OpenAiSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenAiSettings")
+            .field("url", &self.url)
+            .field("model", &self.model)
+            .field("turn_detection", &self.turn_detection)
             .field("prices", &self.prices)
             .finish_non_exhaustive()
     }

@@ -2,6 +2,7 @@
 
 mod common;
 pub mod gemini;
+pub mod openai;
 mod phrases;
 mod scripted;
 mod session;

@@ -6,6 +6,8 @@ use dikala_entities::Speaker;
 
 /// Characters that are kept; the oldest turns are dropped first.
 const MOST: usize = 12_000;
+/// Turns that are kept, with words or without.
+const TURNS_MOST: usize = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::voice) enum Role {
@@ -18,6 +20,8 @@ pub(in crate::voice) enum Role {
 #[derive(Debug)]
 struct Turn {
     role: Role,
+    /// The model's own id of it, if the model has any.
+    id: Option<String>,
     text: String,
 }
 
@@ -66,10 +70,67 @@ impl ConversationRecord {
             Some(turn) if turn.role == role && role != Role::Tool => turn.text.push_str(piece),
             _ => self.turns.push_back(Turn {
                 role,
+                id: None,
                 text: piece.to_owned(),
             }),
         }
-        while self.length > MOST && self.turns.len() > 1 {
+        self.forget_oldest();
+    }
+
+    /// A turn with this id begins here; its words may come later.
+    pub(in crate::voice) fn begin(&mut self, role: Role, id: &str) {
+        if self.find(id).is_none() {
+            self.turns.push_back(Turn {
+                role,
+                id: Some(id.to_owned()),
+                text: String::new(),
+            });
+            self.forget_oldest();
+        }
+    }
+
+    /// Appends a piece to the turn with this id.
+    pub(in crate::voice) fn add_to(&mut self, role: Role, id: &str, piece: &str) {
+        self.begin(role, id);
+        if let Some(turn) = self.find(id) {
+            turn.text.push_str(piece);
+            self.length += piece.len();
+        }
+        self.forget_oldest();
+    }
+
+    /// Cuts a turn of which only the part `heard` of `all` was heard.
+    pub(in crate::voice) fn keep(&mut self, id: &str, heard: u64, all: u64) {
+        let Some(turn) = self.find(id) else {
+            return;
+        };
+        let before = turn.text.len();
+        let kept = before as u128 * u128::from(heard) / u128::from(all.max(1));
+        let kept = usize::try_from(kept).unwrap_or(before).min(before);
+        turn.text.truncate(turn.text.floor_char_boundary(kept));
+        let cut = before - turn.text.len();
+        self.length -= cut;
+    }
+
+    /// Removes a turn that was not heard.
+    pub(in crate::voice) fn remove(&mut self, id: &str) {
+        let at = self
+            .turns
+            .iter()
+            .position(|it| it.id.as_deref() == Some(id));
+        let turn = at.and_then(|at| self.turns.remove(at));
+        self.length -= turn.map_or(0, |turn| turn.text.len());
+    }
+
+    fn find(&mut self, id: &str) -> Option<&mut Turn> {
+        let newest = self.turns.iter_mut().rev();
+        newest
+            .into_iter()
+            .find(|turn| turn.id.as_deref() == Some(id))
+    }
+
+    fn forget_oldest(&mut self) {
+        while (self.length > MOST || self.turns.len() > TURNS_MOST) && self.turns.len() > 1 {
             let oldest = self.turns.pop_front();
             self.length -= oldest.map_or(0, |turn| turn.text.len());
         }
@@ -133,6 +194,41 @@ mod tests {
         let turns = transcript.turns();
         assert_eq!(turns[1], (Role::Caller, "Where is my order?".to_owned()));
         assert_eq!(turns[3], (Role::Tool, "[f() answered.]".to_owned()));
+    }
+
+    #[test]
+    fn words_find_the_turn_of_their_id() {
+        let mut record = ConversationRecord::default();
+        record.add_to(Role::Agent, "a", "Halo!");
+        record.begin(Role::Caller, "b");
+        record.add_to(Role::Agent, "c", "It comes in twenty minutes.");
+        record.add_to(Role::Caller, "b", "Where is my order?");
+        record.begin(Role::Caller, "b");
+        assert_eq!(
+            record.record(),
+            "You: Halo!\nCaller: Where is my order?\nYou: It comes in twenty minutes.\n"
+        );
+        record.keep("c", 300, 1_000);
+        record.keep("unknown", 300, 1_000);
+        record.remove("a");
+        record.remove("a");
+        assert_eq!(
+            record.record(),
+            "Caller: Where is my order?\nYou: It comes\n"
+        );
+        for (heard, all) in [(0, 0), (5, 0), (u64::MAX, 1), (0, 7)] {
+            record.keep("c", heard, all);
+        }
+        assert_eq!(record.turns().last().unwrap().1, "");
+    }
+
+    #[test]
+    fn turns_without_words_are_bounded() {
+        let mut record = ConversationRecord::default();
+        for number in 0..10_000 {
+            record.begin(Role::Caller, &number.to_string());
+        }
+        assert!(record.turns().len() <= super::TURNS_MOST);
     }
 
     #[test]

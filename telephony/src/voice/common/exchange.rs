@@ -55,6 +55,8 @@ pub(in crate::voice) enum SessionInput<M> {
 pub(in crate::voice) struct CloseReason {
     /// The service rejects what it was sent, and would reject it again.
     pub refused: bool,
+    /// It will reject every session: the key, or the address, is wrong.
+    pub is_final: bool,
     /// For operators, without secrets.
     pub words: String,
 }

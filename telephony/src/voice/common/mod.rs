@@ -27,8 +27,8 @@ pub(super) use self::{
     held_audio::{HeldAudio, steps},
     messages::{null_is_empty, read_message},
     shell::open,
-    socket::{Endpoint, broken, closed, connect},
+    socket::{ModelEndpoint, broken, closed, connect},
     speech::{SpeechDecoder, tell_audio},
     summary::SummaryRequest,
-    tool_calls::{AnswerTarget, RequestFault, RequestedCall, ToolAnswer, ToolCalls},
+    tool_calls::{AnswerTarget, RequestedCall, ToolAnswer, ToolCalls, ToolRequestFault},
 };

@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     exchange::{SessionEffect, SessionInput, VoiceMachine},
-    socket::{Endpoint, carry, gone},
+    socket::{ModelEndpoint, carry, gone},
 };
 use crate::{
     trust::Trust,
@@ -35,7 +35,7 @@ const LATER: Duration = Duration::from_secs(3600);
 
 struct Session<V: VoiceMachine> {
     machine: V,
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<ModelEndpoint>,
     trust: Trust,
     call_id: String,
     began: Instant,
@@ -51,7 +51,7 @@ struct Session<V: VoiceMachine> {
 /// Starts a session, which runs until the call or the voice ends it. Needs a tokio runtime.
 pub(in crate::voice) fn open<V: VoiceMachine>(
     machine: V,
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<ModelEndpoint>,
     trust: Trust,
     call_id: String,
 ) -> VoiceSession {
@@ -64,7 +64,7 @@ pub(in crate::voice) fn open<V: VoiceMachine>(
 
 async fn run<V: VoiceMachine>(
     machine: V,
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<ModelEndpoint>,
     trust: Trust,
     call_id: String,
     mut spoken: mpsc::Receiver<VoiceInput>,

@@ -34,7 +34,7 @@ const QUIET: Duration = Duration::from_secs(15);
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// The address of a service. It is never logged, because it may contain the key.
-pub(in crate::voice) struct Endpoint {
+pub(in crate::voice) struct ModelEndpoint {
     /// The setting that has the address.
     pub setting: &'static str,
     pub url: String,
@@ -46,7 +46,7 @@ pub(in crate::voice) struct Endpoint {
 /// Opens the socket, and carries messages until either side ends it. Dropping the sender of `outgoing` closes it.
 pub(super) async fn carry<V: VoiceMachine>(
     connection: u32,
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<ModelEndpoint>,
     trust: Trust,
     budget: Arc<ReadBudget>,
     mut outgoing: mpsc::Receiver<String>,
@@ -95,7 +95,7 @@ pub(super) async fn carry<V: VoiceMachine>(
 
 /// Opens the socket.
 pub(in crate::voice) async fn connect(
-    endpoint: &Endpoint,
+    endpoint: &ModelEndpoint,
     trust: &Trust,
     budget: Option<Arc<ReadBudget>>,
 ) -> Result<ClientSocket, CloseReason> {
@@ -107,6 +107,10 @@ pub(in crate::voice) async fn connect(
             SocketError::Address => true,
             _ => false,
         },
+        is_final: matches!(
+            error,
+            SocketError::Address | SocketError::Status(401 | 403 | 404)
+        ),
         words: match error {
             SocketError::Address => format!(
                 "{} is no address; it begins with ws:// or wss://",
@@ -209,6 +213,7 @@ pub(in crate::voice) fn closed(frame: Option<CloseFrame>, key: &str) -> CloseRea
     let reason = shown(&frame.reason, key);
     CloseReason {
         refused: matches!(code, 1007 | 1008),
+        is_final: false,
         words: format!("the service closed the connection with {code} {reason}")
             .trim_end()
             .to_owned(),
@@ -237,6 +242,7 @@ fn shown(text: &str, key: &str) -> String {
 pub(super) fn gone(words: &str) -> CloseReason {
     CloseReason {
         refused: false,
+        is_final: false,
         words: words.to_owned(),
     }
 }

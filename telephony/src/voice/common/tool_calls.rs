@@ -41,7 +41,7 @@ pub(in crate::voice) struct RequestedCall {
 
 /// A request that is no legitimate one.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::voice) enum RequestFault {
+pub(in crate::voice) enum ToolRequestFault {
     /// The id is too long to be repeated in an answer.
     Unreadable,
     /// The model calls functions without a pause.
@@ -131,13 +131,13 @@ impl ToolCalls {
         connection: u32,
         session: u32,
         now: Duration,
-    ) -> Result<Option<VoiceEvent>, RequestFault> {
+    ) -> Result<Option<VoiceEvent>, ToolRequestFault> {
         let id = call.id.as_ref();
         if id.is_some_and(|id| id.len() > TOOL_ID_BYTES_MOST) {
-            return Err(RequestFault::Unreadable);
+            return Err(ToolRequestFault::Unreadable);
         }
         if !self.admit(now) {
-            return Err(RequestFault::TooMany);
+            return Err(ToolRequestFault::TooMany);
         }
         let arguments = Value::Object(call.arguments.clone()).to_string();
         let is_too_large = call.name.len() + arguments.len() > TOOL_BYTES_MOST;
@@ -235,6 +235,11 @@ impl ToolCalls {
         };
         let of = |ask| ids(ask) + ask.name.len() + ask.arguments.len() + outcome(ask);
         self.asks.iter().map(of).sum()
+    }
+
+    /// The model has made this call on this connection.
+    pub(in crate::voice) fn knows(&self, connection: u32, id: &str) -> bool {
+        self.has(connection, Some(id))
     }
 
     fn has(&self, connection: u32, id: Option<&str>) -> bool {

@@ -20,7 +20,7 @@ pub use self::check::check;
 use self::{machine::SessionMachine, setup::SessionSettings};
 use super::{
     Provider, VoiceSession, VoiceSetup,
-    common::{self, Endpoint},
+    common::{self, ModelEndpoint},
 };
 use crate::{settings, trust::Trust};
 
@@ -60,7 +60,7 @@ impl Provider for GeminiProvider {
 }
 
 /// The address has the key as a parameter.
-fn endpoint(settings: &settings::GeminiSettings) -> Endpoint {
+fn endpoint(settings: &settings::GeminiSettings) -> ModelEndpoint {
     let url = match Url::parse(&settings.url) {
         Ok(mut url) if !settings.api_key.is_empty() => {
             url.query_pairs_mut().append_pair("key", &settings.api_key);
@@ -68,7 +68,7 @@ fn endpoint(settings: &settings::GeminiSettings) -> Endpoint {
         }
         _ => settings.url.clone(),
     };
-    Endpoint {
+    ModelEndpoint {
         setting: "telephony.gemini.url",
         url,
         headers: Vec::new(),

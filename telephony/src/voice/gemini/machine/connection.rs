@@ -421,6 +421,7 @@ impl SessionMachine {
         self.close(connection);
         let why = CloseReason {
             refused: false,
+            is_final: false,
             words: words.to_owned(),
         };
         self.closed(connection, &why);

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::voice::{
     VoiceEvent,
-    common::{BillDecision, RequestFault, RequestedCall, Role, SessionEffect, tell_audio},
+    common::{BillDecision, RequestedCall, Role, SessionEffect, ToolRequestFault, tell_audio},
 };
 
 /// Unreadable messages on one connection before it is given up.
@@ -183,8 +183,8 @@ impl SessionMachine {
         {
             Ok(Some(wish)) => self.tell(wish),
             Ok(None) => {}
-            Err(RequestFault::Unreadable) => self.rubbish(connection),
-            Err(RequestFault::TooMany) => {
+            Err(ToolRequestFault::Unreadable) => self.rubbish(connection),
+            Err(ToolRequestFault::TooMany) => {
                 self.give_up_connection(connection, "it calls functions without a pause");
             }
         }

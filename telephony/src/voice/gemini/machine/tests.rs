@@ -103,6 +103,7 @@ impl Story {
             connection,
             why: CloseReason {
                 refused,
+                is_final: false,
                 words: "gone".to_owned(),
             },
         });
@@ -645,6 +646,7 @@ fn a_language_that_is_refused_is_left_to_the_prompt() {
         connection: 1,
         why: CloseReason {
             refused: true,
+            is_final: false,
             words: "Unsupported language code 'id-ID'".to_owned(),
         },
     });
@@ -829,6 +831,7 @@ fn any_input() -> impl Strategy<Value = SessionInput> {
             connection,
             why: CloseReason {
                 refused,
+                is_final: false,
                 words: "gone".to_owned()
             },
         }),

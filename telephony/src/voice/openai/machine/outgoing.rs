@@ -1,0 +1,146 @@
+//! Events to the model: the caller's audio, texts, outcomes of functions, and how much was heard.
+
+use dikala_sip::VoiceChange;
+
+use super::{RealtimeMachine, SessionEffect, playback::CutItem};
+use crate::voice::{
+    common::{AnswerTarget, Role, ToolAnswer, words},
+    openai::wire::client::{
+        RealtimeRequest, RequestKind, agent_text, append, function_output, user_text,
+    },
+};
+
+impl RealtimeMachine {
+    /// Sends the caller's audio. After the end of the call it is dropped.
+    pub(super) fn caller(&mut self, samples: Vec<i16>) {
+        if self.summary.is_some() {
+            return;
+        }
+        let (change, samples) = match &mut self.own_turns {
+            None => (None, samples),
+            Some(turns) => {
+                let turn = turns.hear(&samples);
+                (turn.change, turn.samples)
+            }
+        };
+        if change == Some(VoiceChange::Started) {
+            self.caller_starts(true);
+        }
+        self.held_audio.push(&samples);
+        self.flush_audio();
+        if change == Some(VoiceChange::Ended) {
+            self.commits = true;
+            self.caller_stops();
+        }
+    }
+
+    /// Sends what waits, and requests an answer to it.
+    pub(super) fn flush(&mut self) {
+        let Some(connection) = self.live() else {
+            return;
+        };
+        // A function's outcome follows the response that called it.
+        if !self.answers.is_running() {
+            for answer in self.tools.answers(connection) {
+                self.answer(connection, answer);
+            }
+        }
+        while let Some(words) = self.words.pop() {
+            self.send(connection, user_text(&words));
+            self.answers.want();
+        }
+        self.flush_audio();
+        if std::mem::take(&mut self.commits) {
+            self.send(connection, RequestKind::CommitAudio.into());
+        }
+        self.respond(connection);
+    }
+
+    fn flush_audio(&mut self) {
+        let Some(connection) = self.live() else {
+            return;
+        };
+        for step in self.held_audio.take() {
+            let mut resampled = Vec::new();
+            self.resampler.run(&step, &mut resampled);
+            self.send(connection, append(&resampled));
+        }
+    }
+
+    fn answer(&mut self, connection: u32, answer: ToolAnswer) {
+        let outcome = answer.outcome.text();
+        let told = words::answered(&answer.name, &answer.arguments, outcome);
+        self.record.add(Role::Tool, &told);
+        match answer.to {
+            AnswerTarget::Here(Some(id)) => {
+                self.send(connection, function_output(&id, outcome));
+                // Nothing is to be said after the goodbye.
+                if answer.name != "end_call" {
+                    self.answers.has_outcome();
+                }
+            }
+            // This session does not know of the call.
+            AnswerTarget::Here(None) | AnswerTarget::Earlier { .. } => {
+                let late = words::late_answer(&answer.name, &answer.arguments, outcome);
+                self.words.push(late);
+            }
+        }
+    }
+
+    /// The call has played this much of the agent's speech until it was interrupted: the model's own record ends there, too.
+    pub(super) fn heard(&mut self, played_ms: u64) {
+        for item in self.playback.played(played_ms) {
+            let CutItem {
+                id,
+                content_index,
+                heard_ms,
+                length_ms,
+            } = item;
+            let request = if heard_ms == 0 {
+                // An item that was not heard cannot be truncated (livekit#6158).
+                self.record.remove(&id);
+                RequestKind::DeleteItem { item_id: id }
+            } else {
+                self.record.keep(&id, heard_ms, length_ms);
+                RequestKind::TruncateItem {
+                    item_id: id,
+                    content_index,
+                    audio_end_ms: heard_ms,
+                }
+            };
+            if let Some(connection) = self.live() {
+                self.send(connection, request.into());
+            }
+        }
+    }
+
+    /// Gives a new session the conversation so far. `owes_answer`: the last one broke off in the middle of an answer.
+    pub(super) fn begin(&mut self, connection: u32, owes_answer: bool) {
+        if self.spoke {
+            for (role, text) in self.record.turns() {
+                // An item without text is refused, or empties the history (livekit#5887).
+                if text.is_empty() {
+                    continue;
+                }
+                let item = match role {
+                    Role::Agent => agent_text(&text),
+                    Role::Caller | Role::Tool => user_text(&text),
+                };
+                self.send(connection, item);
+            }
+            if owes_answer {
+                self.words.push_front(words::GO_ON.to_owned());
+            }
+        } else {
+            self.words.push_front(words::greeting(&self.terms.agent));
+        }
+        self.flush();
+    }
+
+    pub(super) fn send(&mut self, connection: u32, message: RealtimeRequest) {
+        self.effects.push(SessionEffect::Send {
+            connection,
+            message,
+        });
+    }
+}

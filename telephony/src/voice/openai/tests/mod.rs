@@ -1,0 +1,46 @@
+//! Sessions over real sockets, with a strict fake model that misbehaves as told. Each documented pitfall has a test.
+
+mod conversation;
+mod faults;
+
+use dikala_testkit::openai::{FakeOpenAi, KEY, MODEL, RealtimeReaction};
+
+use super::{OpenAiProvider, TRANSCRIPTION_MODEL};
+use crate::{
+    settings::{OpenAiSettings, Prices, TurnDetection},
+    voice::common::tests::{Call, publicly},
+};
+
+fn settings(url: String) -> OpenAiSettings {
+    OpenAiSettings {
+        url,
+        api_key: KEY.to_owned(),
+        model: MODEL.to_owned(),
+        transcription_model: TRANSCRIPTION_MODEL.to_owned(),
+        turn_detection: TurnDetection::Server,
+        prices: Prices {
+            text_in: 0,
+            audio_in: 0,
+            text_out: 0,
+            audio_out: 0,
+        },
+    }
+}
+
+fn call_with(settings: OpenAiSettings) -> Call {
+    Call::with(&OpenAiProvider::new(settings, publicly(), true))
+}
+
+/// A call after its greeting.
+async fn greeted(model: &FakeOpenAi) -> Call {
+    let mut call = call_with(settings(model.url()));
+    call.until_turn_over("the greeting").await;
+    call
+}
+
+fn says(text: &str, milliseconds: u64) -> RealtimeReaction {
+    RealtimeReaction::Say {
+        text: text.to_owned(),
+        milliseconds,
+    }
+}
