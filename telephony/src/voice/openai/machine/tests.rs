@@ -366,6 +366,20 @@ fn functions_are_answered_one_by_one_and_then_talked_about_once() {
 }
 
 #[test]
+fn a_note_waits_for_the_response_that_is_running() {
+    let mut story = Story::live();
+    story.created("a");
+    story.say(VoiceInput::Goodbye("say goodbye".to_owned()));
+    assert_eq!(story.types(1), ["conversation.item.create"]);
+    story.until(60_000);
+    story.done("a", "completed");
+    assert_eq!(
+        story.types(1),
+        ["conversation.item.create", "response.create"]
+    );
+}
+
+#[test]
 fn a_function_call_is_carried_out_once_however_often_it_is_told() {
     let mut story = Story::live();
     story.created("a");
@@ -474,6 +488,8 @@ fn a_transcript_belongs_where_the_caller_began() {
         1,
         json!({"type": transcribed, "item_id": "d", "transcript": " \n"}),
     );
+    // Nothing is known of these words.
+    story.caller("speech_started", "e");
     story.closed(1, "gone");
     story.until(1_000);
     story.set_up(2);
