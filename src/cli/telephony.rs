@@ -61,14 +61,16 @@ pub(super) fn line(telephony: &BuiltInBridge) -> String {
 
 fn has_a_voice(settings: &BridgeSettings) -> Result<(), ConfigError> {
     let voice = &settings.voice;
-    let lacks_gemini = voice.gemini.is_none()
-        && (voice.fallback.iter().chain([&voice.provider])).any(|it| *it == VoiceProvider::Gemini);
-    if lacks_gemini {
-        return Err(ConfigError(
-            "telephony.voice names gemini, and telephony.gemini.api_key is not set; set it (GEMINI_API_KEY), or \
+    let mut named = voice.fallback.iter().chain([&voice.provider]);
+    if let Some(provider) = named.find(|provider| !voice.is_configured(**provider)) {
+        let variable = match provider {
+            VoiceProvider::Openai => "OPENAI_API_KEY",
+            _ => "GEMINI_API_KEY",
+        };
+        return Err(ConfigError(format!(
+            "telephony.voice names {provider}, and telephony.{provider}.api_key is not set; set it ({variable}), or \
              telephony.voice.provider to scripted, which needs none"
-                .to_owned(),
-        ));
+        )));
     }
     Ok(())
 }

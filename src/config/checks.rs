@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use config::ValueKind;
 use dikala_actors::outbound::AllowedHost;
 use dikala_entities::TransferPrefixes;
-use dikala_telephony::settings::wants_key;
+use dikala_telephony::settings::{wants_key, wants_openai_key};
 use ipnet::IpNet;
 use url::Url;
 
@@ -80,6 +80,9 @@ const NEEDED: &[&str] = &[
     "telephony.voice.provider",
     "telephony.gemini.url",
     "telephony.gemini.model",
+    "telephony.openai.url",
+    "telephony.openai.transcription_model",
+    "telephony.openai.turn_detection",
 ];
 const NODE_NAME_BYTES_MAX: usize = 64;
 const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
@@ -99,15 +102,16 @@ impl Layers {
 
     /// True if nobody chose a provider and the default one lacks its API key.
     pub fn wants_stand_in(&self) -> bool {
-        *self.origin("telephony.voice.provider") == ConfigOrigin::Default && self.lacks_key()
+        *self.origin("telephony.voice.provider") == ConfigOrigin::Default
+            && self.lacks_key("gemini", wants_key)
     }
 
-    /// True if the model needs an API key and none is set.
-    fn lacks_key(&self) -> bool {
-        let key = "telephony.gemini.api_key";
-        self.text(key).is_empty()
-            && !self.is_unread(key)
-            && wants_key(&self.text("telephony.gemini.url"))
+    /// True if the provider needs an API key and none is set.
+    fn lacks_key(&self, provider: &str, wants_key: fn(&str) -> bool) -> bool {
+        let key = format!("telephony.{provider}.api_key");
+        self.text(&key).is_empty()
+            && !self.is_unread(&key)
+            && wants_key(&self.text(&format!("telephony.{provider}.url")))
     }
 }
 
@@ -305,25 +309,34 @@ fn half_of_mail(layers: &Layers) -> Option<String> {
     ))
 }
 
-/// Google's model requires an API key. Without one, a stand-in voice is used unless the model was chosen by name.
+/// Some providers require an API key. Without one, a stand-in voice is used unless the provider was chosen by name.
 fn voice_without_key(layers: &Layers) -> Option<String> {
     let is_wanted = layers
         .text("telephony.enabled")
         .eq_ignore_ascii_case("true")
         && !layers.wants_stand_in();
-    let named = ["telephony.voice.provider", telephony::FALLBACK]
-        .into_iter()
-        .find(|key| {
-            layers
-                .text(key)
-                .split([' ', ','])
-                .any(|name| name == "gemini")
-        })?;
-    (is_wanted && layers.lacks_key()).then(|| {
-        format!(
-            "{}, and telephony.gemini.api_key is not set; set it (GEMINI_API_KEY), or name scripted instead, which needs none",
-            layers.told(named)
-        )
+    let needs: [(&str, &str, fn(&str) -> bool); 2] = [
+        ("gemini", "GEMINI_API_KEY", wants_key),
+        ("openai", "OPENAI_API_KEY", wants_openai_key),
+    ];
+    let (provider, variable, _) = needs.into_iter().find(|(provider, _, wants_key)| {
+        is_wanted && layers.lacks_key(provider, *wants_key) && names(layers, provider).is_some()
+    })?;
+    let named = names(layers, provider)?;
+    Some(format!(
+        "{}, and telephony.{provider}.api_key is not set; set it ({variable}), or name scripted instead, which needs none",
+        layers.told(named)
+    ))
+}
+
+/// The key that names this provider.
+fn names(layers: &Layers, provider: &str) -> Option<&'static str> {
+    let mut keys = ["telephony.voice.provider", telephony::FALLBACK].into_iter();
+    keys.find(|key| {
+        layers
+            .text(key)
+            .split([' ', ','])
+            .any(|name| name == provider)
     })
 }
 

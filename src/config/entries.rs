@@ -22,6 +22,7 @@ const SECRET_KEYS: &[&str] = &[
     "operator.token",
     "operator.read_token",
     "telephony.gemini.api_key",
+    "telephony.openai.api_key",
 ];
 
 /// The origin of a value.

@@ -35,8 +35,11 @@ const TESTS: &[&str] = &[
     "DIKALA_REQUIRE_",
     "DIKALA_SIMULATION_",
 ];
-/// The only variable without the prefix: the usual name of a Gemini API key, and its configuration key.
-const GEMINI: (&str, &str) = ("GEMINI_API_KEY", "telephony.gemini.api_key");
+/// The only variables without the prefix: the usual names of API keys, and their configuration keys.
+const API_KEYS: [(&str, &str); 2] = [
+    ("GEMINI_API_KEY", "telephony.gemini.api_key"),
+    ("OPENAI_API_KEY", "telephony.openai.api_key"),
+];
 
 impl Layers {
     /// Merges the layers. Only variables `DIKALA_…` of `environment` are used.
@@ -48,9 +51,12 @@ impl Layers {
     ) -> Result<Self, ConfigError> {
         let mut environment: BTreeMap<String, String> = environment
             .into_iter()
-            .filter(|(name, _)| name.starts_with(PREFIX) || name == GEMINI.0)
+            .filter(|(name, _)| {
+                name.starts_with(PREFIX) || API_KEYS.iter().any(|(variable, _)| name == variable)
+            })
             .collect();
-        let gemini = environment.remove(GEMINI.0);
+        let api_keys =
+            API_KEYS.map(|(variable, key)| (variable, key, environment.remove(variable)));
         let file = file.map(|path| path.display().to_string()).or_else(|| {
             environment
                 .get("DIKALA_CONFIG")
@@ -65,13 +71,15 @@ impl Layers {
         for (name, value) in environment {
             faults.extend(layers.add_variable(&name, &value).err());
         }
-        if let Some(key) = gemini
-            && layers.text(GEMINI.1).is_empty()
-            && !layers.is_unread(GEMINI.1)
-        {
-            let origin = ConfigOrigin::Variable(GEMINI.0.to_owned());
-            let place = || format!("the environment variable {}", GEMINI.0);
-            faults.extend(layers.set_text(GEMINI.1, &key, origin, place).err());
+        for (variable, key, value) in api_keys {
+            if let Some(value) = value
+                && layers.text(key).is_empty()
+                && !layers.is_unread(key)
+            {
+                let origin = ConfigOrigin::Variable(variable.to_owned());
+                let place = || format!("the environment variable {variable}");
+                faults.extend(layers.set_text(key, &value, origin, place).err());
+            }
         }
         if !faults.is_empty() {
             faults.extend(checks::faults(&layers));

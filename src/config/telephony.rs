@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 use self::{
     trunk_tables::TrunkTable,
-    voice::{GeminiKeys, VoiceKeys},
+    voice::{GeminiKeys, OpenAiKeys, VoiceKeys},
 };
 use super::{mask::MASK, nets::parse_net};
 
@@ -47,6 +47,7 @@ pub(super) struct TelephonyKeys {
     sip: SipKeys,
     voice: VoiceKeys,
     gemini: GeminiKeys,
+    openai: OpenAiKeys,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -143,7 +144,7 @@ impl TelephonyKeys {
                     .filter_map(|table| table.read().ok())
                     .collect(),
             },
-            voice: self.voice.settings(&self.gemini),
+            voice: self.voice.settings(&self.gemini, &self.openai),
             extra_ca_file,
             shutdown_seconds,
             engine_lost_after_seconds,

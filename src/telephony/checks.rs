@@ -8,7 +8,7 @@ use dikala_telephony::{
     USER_AGENT,
     settings::{BridgeSettings, Voice},
     trust::Trust,
-    voice::gemini,
+    voice::{gemini, openai},
 };
 use rustls::{
     ServerConfig,
@@ -193,6 +193,9 @@ async fn voices(voice: &Voice, trust: &Trust, has_stand_in: bool) -> Vec<CheckRe
     }
     if let Some(gemini) = &voice.gemini {
         found.push(("voice", gemini::check(gemini, trust).await));
+    }
+    if let Some(openai) = &voice.openai {
+        found.push(("voice", openai::check(openai, trust).await));
     }
     found
 }

@@ -31,7 +31,7 @@ use crate::{
     call::{self, CallCounters, CallOrigin, CallRules, Providers, TaskDeps, unavailable},
     settings::{BridgeSettings, Voice},
     trust::{Trust, TrustError},
-    voice::{Scripted, gemini::GeminiProvider},
+    voice::{Scripted, gemini::GeminiProvider, openai::OpenAiProvider},
 };
 
 /// Calls that have come in and have no task yet.
@@ -214,6 +214,10 @@ fn providers(voice: &Voice, trust: &Trust) -> Providers {
     if let Some(gemini) = &voice.gemini {
         let gemini = GeminiProvider::new(gemini.clone(), trust.clone(), voice.barge_in);
         providers.insert(VoiceProvider::Gemini, Arc::new(gemini));
+    }
+    if let Some(openai) = &voice.openai {
+        let openai = OpenAiProvider::new(openai.clone(), trust.clone(), voice.barge_in);
+        providers.insert(VoiceProvider::Openai, Arc::new(openai));
     }
     providers
 }

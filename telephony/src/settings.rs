@@ -20,7 +20,11 @@ pub struct BridgeSettings {
 }
 
 /// The providers that this program has.
-pub const PROVIDERS: &[VoiceProvider] = &[VoiceProvider::Gemini, VoiceProvider::Scripted];
+pub const PROVIDERS: &[VoiceProvider] = &[
+    VoiceProvider::Gemini,
+    VoiceProvider::Openai,
+    VoiceProvider::Scripted,
+];
 
 /// The voice providers of the bridge. The scripted one is always there.
 #[derive(Debug, Clone)]
@@ -30,6 +34,7 @@ pub struct Voice {
     /// The providers that take over when one fails, in this order.
     pub fallback: Vec<VoiceProvider>,
     pub gemini: Option<GeminiSettings>,
+    pub openai: Option<OpenAiSettings>,
     /// Callers may interrupt the agent, unless the agent's own settings say otherwise.
     pub barge_in: bool,
 }
@@ -41,12 +46,23 @@ impl Default for Voice {
             provider: VoiceProvider::Scripted,
             fallback: Vec::new(),
             gemini: None,
+            openai: None,
             barge_in: true,
         }
     }
 }
 
 impl Voice {
+    /// True if agents can have this provider.
+    pub fn is_configured(&self, provider: VoiceProvider) -> bool {
+        match provider {
+            VoiceProvider::Gemini => self.gemini.is_some(),
+            VoiceProvider::Openai => self.openai.is_some(),
+            VoiceProvider::Pipeline => false,
+            VoiceProvider::Scripted => true,
+        }
+    }
+
     /// Gemini alone.
     pub fn gemini(settings: GeminiSettings) -> Self {
         Self {
@@ -60,9 +76,8 @@ impl Voice {
     pub fn prices(&self, provider: VoiceProvider) -> Option<Prices> {
         let prices = match provider {
             VoiceProvider::Gemini => self.gemini.as_ref()?.prices,
-            VoiceProvider::Openai | VoiceProvider::Pipeline | VoiceProvider::Scripted => {
-                return None;
-            }
+            VoiceProvider::Openai => self.openai.as_ref()?.prices,
+            VoiceProvider::Pipeline | VoiceProvider::Scripted => return None,
         };
         (!prices.are_none()).then_some(prices)
     }
@@ -137,8 +152,13 @@ pub enum TurnDetection {
 impl OpenAiSettings {
     /// The URL needs a key, and none is set.
     pub fn lacks_key(&self) -> bool {
-        self.api_key.is_empty() && host_of(&self.url) == "api.openai.com"
+        self.api_key.is_empty() && wants_openai_key(&self.url)
     }
+}
+
+/// OpenAI's own service needs a key; others may need none.
+pub fn wants_openai_key(url: &str) -> bool {
+    host_of(url) == "api.openai.com"
 }
 
 impl std::fmt::Debug for OpenAiSettings {

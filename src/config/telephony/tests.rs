@@ -296,7 +296,7 @@ fn what_is_wrong_is_said() {
         ),
         (
             "[telephony.voice]\nprovider = \"parrot\"\n".to_owned(),
-            "one of gemini, scripted",
+            "one of gemini, openai, scripted",
         ),
         (
             "[telephony.gemini]\nurl = \"https://x\"\n".to_owned(),

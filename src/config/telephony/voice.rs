@@ -3,7 +3,9 @@
 use std::str::FromStr;
 
 use dikala_entities::VoiceProvider;
-use dikala_telephony::settings::{GeminiSettings, PROVIDERS, Prices, Voice};
+use dikala_telephony::settings::{
+    GeminiSettings, OpenAiSettings, PROVIDERS, Prices, TurnDetection, Voice,
+};
 use serde::Deserialize;
 use url::Url;
 
@@ -36,12 +38,49 @@ impl std::fmt::Debug for GeminiKeys {
     }
 }
 
+#[derive(Clone, Deserialize)]
+pub(super) struct OpenAiKeys {
+    url: String,
+    #[serde(default)]
+    api_key: Option<String>,
+    model: String,
+    transcription_model: String,
+    turn_detection: String,
+    idr_per_million: CachedTokenPrices,
+}
+
+impl std::fmt::Debug for OpenAiKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OpenAiKeys(…)")
+    }
+}
+
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct TokenPrices {
     text_in: Price,
     audio_in: Price,
     text_out: Price,
     audio_out: Price,
+}
+
+/// The prices of a provider that has cheaper tokens in its cache.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct CachedTokenPrices {
+    #[serde(flatten)]
+    tokens: TokenPrices,
+    cached_in: Price,
+}
+
+impl From<TokenPrices> for Prices {
+    fn from(prices: TokenPrices) -> Self {
+        Self {
+            text_in: prices.text_in.0,
+            audio_in: prices.audio_in.0,
+            text_out: prices.text_out.0,
+            audio_out: prices.audio_out.0,
+            ..Self::default()
+        }
+    }
 }
 
 impl VoiceKeys {
@@ -59,7 +98,7 @@ impl VoiceKeys {
     }
 
     /// The settings of all providers; checked before.
-    pub(super) fn settings(&self, gemini: &GeminiKeys) -> Voice {
+    pub(super) fn settings(&self, gemini: &GeminiKeys, openai: &OpenAiKeys) -> Voice {
         Voice {
             provider: known(&self.provider).unwrap_or(VoiceProvider::Scripted),
             fallback: self
@@ -68,6 +107,7 @@ impl VoiceKeys {
                 .filter_map(|name| known(name))
                 .collect(),
             gemini: Some(gemini.settings()).filter(|gemini| !gemini.lacks_key()),
+            openai: Some(openai.settings()).filter(|openai| !openai.lacks_key()),
             barge_in: self.barge_in,
         }
     }
@@ -75,19 +115,38 @@ impl VoiceKeys {
 
 impl GeminiKeys {
     fn settings(&self) -> GeminiSettings {
-        let prices = &self.idr_per_million;
         GeminiSettings {
             url: self.url.clone(),
             api_key: self.api_key.clone().unwrap_or_default(),
             model: self.model.clone(),
+            prices: self.idr_per_million.into(),
+        }
+    }
+}
+
+impl OpenAiKeys {
+    fn settings(&self) -> OpenAiSettings {
+        let CachedTokenPrices { tokens, cached_in } = self.idr_per_million;
+        OpenAiSettings {
+            url: self.url.clone(),
+            api_key: self.api_key.clone().unwrap_or_default(),
+            model: self.model.clone(),
+            transcription_model: self.transcription_model.clone(),
+            turn_detection: turn_detection(&self.turn_detection).unwrap_or_default(),
             prices: Prices {
-                text_in: prices.text_in.0,
-                audio_in: prices.audio_in.0,
-                text_out: prices.text_out.0,
-                audio_out: prices.audio_out.0,
-                ..Prices::default()
+                cached_in: cached_in.0,
+                ..tokens.into()
             },
         }
+    }
+}
+
+fn turn_detection(text: &str) -> Option<TurnDetection> {
+    match text {
+        "server" => Some(TurnDetection::Server),
+        "semantic" => Some(TurnDetection::Semantic),
+        "own" => Some(TurnDetection::Own),
+        _ => None,
     }
 }
 
@@ -113,10 +172,15 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
         FALLBACK => known(text)
             .is_none()
             .then(|| format!("each entry must be one of {}", names())),
-        "telephony.gemini.url" => (!is_websocket(text))
+        "telephony.openai.turn_detection" => turn_detection(text)
+            .is_none()
+            .then(|| "it must be server, semantic or own".to_owned()),
+        "telephony.gemini.url" | "telephony.openai.url" => (!is_websocket(text))
             .then(|| "it must be an address that begins with wss:// or ws://".to_owned()),
-        "telephony.gemini.api_key" => (!text.bytes().all(|b| b.is_ascii_graphic()))
-            .then(|| "it must be made of visible ASCII characters".to_owned()),
+        "telephony.gemini.api_key" | "telephony.openai.api_key" => {
+            (!text.bytes().all(|b| b.is_ascii_graphic()))
+                .then(|| "it must be made of visible ASCII characters".to_owned())
+        }
         _ => None,
     }
 }

@@ -43,7 +43,8 @@ impl CallMachine {
                 if let Some(heard) = heard {
                     let is_cut = self.transcript.heard(heard.heard_ms, heard.said_ms);
                     self.interruptions += u32::from(is_cut);
-                    if let Some(played_ms) = heard.told_ms.filter(|_| self.voice != VoiceState::None)
+                    if let Some(played_ms) =
+                        heard.told_ms.filter(|_| self.voice != VoiceState::None)
                     {
                         out.push(MachineEffect::Voice(VoiceInput::Interrupted { played_ms }));
                     }

@@ -37,6 +37,7 @@ impl Bill {
         let sum =
             |so_far: u64, text: u64, audio: u64| so_far.saturating_add(text).saturating_add(audio);
         let tokens_in = sum(self.tokens_in, usage.text_in, usage.audio_in);
+        let tokens_in = tokens_in.saturating_add(usage.cached_in);
         let tokens_out = sum(self.tokens_out, usage.text_out, usage.audio_out);
         if tokens_in > most(IN_AT_ONCE, IN_PER_SECOND)
             || tokens_out > most(OUT_AT_ONCE, OUT_PER_SECOND)

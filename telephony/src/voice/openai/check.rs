@@ -55,6 +55,7 @@ async fn set_up(settings: &OpenAiSettings, trust: &Trust) -> Result<(), String> 
     };
     let mut terms = SessionTerms {
         agent,
+        circumstances: String::new(),
         transcription_model: settings.transcription_model.clone(),
         turn_detection: settings.turn_detection,
         interruptible: true,

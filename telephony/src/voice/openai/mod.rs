@@ -12,6 +12,7 @@ mod wire;
 
 use std::sync::Arc;
 
+use dikala_entities::InterruptionMode;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, header};
 use url::Url;
 
@@ -53,13 +54,16 @@ impl OpenAiProvider {
 
 impl Provider for OpenAiProvider {
     fn open(&self, setup: VoiceSetup) -> VoiceSession {
-        let machine = RealtimeMachine::new(SessionTerms {
+        let never = setup.agent.conversation.interruptions == InterruptionMode::Off;
+        let terms = SessionTerms {
             agent: setup.agent,
+            circumstances: setup.circumstances,
             transcription_model: self.settings.transcription_model.clone(),
             turn_detection: self.settings.turn_detection,
-            interruptible: self.interruptible,
+            interruptible: self.interruptible && !never,
             is_plain: false,
-        });
+        };
+        let machine = RealtimeMachine::new(terms, &setup.so_far);
         let endpoint = Arc::new(endpoint(&self.settings));
         common::open(machine, endpoint, self.trust.clone(), setup.call_id)
     }

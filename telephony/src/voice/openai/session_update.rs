@@ -16,6 +16,8 @@ const CONVERSATION_TOKENS: u64 = 8_000;
 #[derive(Debug)]
 pub(super) struct SessionTerms {
     pub agent: CallAgent,
+    /// Sentences about the call.
+    pub circumstances: String,
     pub transcription_model: String,
     pub turn_detection: TurnDetection,
     /// The caller's voice stops the agent's.
@@ -30,7 +32,7 @@ impl SessionTerms {
         let mut transcription = json!({"model": self.transcription_model});
         let mut output = json!({"format": pcm()});
         if !self.is_plain {
-            output["voice"] = json!(VOICE);
+            output["voice"] = json!(self.agent.voice_name.as_deref().unwrap_or(VOICE));
             if let Some(language) = self.language() {
                 transcription["language"] = json!(language);
             }
@@ -38,7 +40,7 @@ impl SessionTerms {
         let mut session = json!({
             "type": "realtime",
             "output_modalities": ["audio"],
-            "instructions": words::instruction(&self.agent, ""),
+            "instructions": words::instruction(&self.agent, &self.circumstances, ""),
             "audio": {
                 "input": {
                     "format": pcm(),
@@ -105,6 +107,7 @@ mod tests {
     fn terms() -> SessionTerms {
         SessionTerms {
             agent: agent(),
+            circumstances: "The call began at noon.".to_owned(),
             transcription_model: "gpt-4o-mini-transcribe".to_owned(),
             turn_detection: TurnDetection::Server,
             interruptible: true,

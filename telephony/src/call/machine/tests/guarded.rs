@@ -204,7 +204,9 @@ fn stalls_and_interruptions_are_reported() {
     call.on(said(Speaker::Agent, "One two three four"));
     call.on(MachineInput::Voice(VoiceEvent::Audio(vec![1_000; 24_000])));
     call.on(MachineInput::Voice(VoiceEvent::Interrupted));
-    call.on(MachineInput::Leg(LegEvent::Flushed { total_played_ms: 520 }));
+    call.on(MachineInput::Leg(LegEvent::Flushed {
+        total_played_ms: 520,
+    }));
     let effects = call.on(MachineInput::Leg(LegEvent::HungUp));
     let mut all = effects;
     all.extend(call.wait(5_000));

@@ -229,7 +229,7 @@ impl RealtimeMachine {
             faults: 0,
         });
         self.connections.failures.succeeded();
-        let owes_answer = self.answers.owes_answer();
+        let owed = self.answers.owes_answer();
         self.answers.forget();
         self.playback.forget_items();
         self.speech.forget();
@@ -240,7 +240,8 @@ impl RealtimeMachine {
         } else {
             VoiceEvent::Reconnected
         });
-        self.begin(connection, owes_answer);
+        // A session of another voice has left the caller waiting.
+        self.begin(connection, owed || first && self.spoke);
     }
 
     /// A socket was closed, or could not be opened.

@@ -17,6 +17,7 @@ mod tests;
 
 use std::time::Duration;
 
+use dikala_entities::Speaker;
 use dikala_sip::Resampler;
 
 use self::{
@@ -59,6 +60,8 @@ pub(super) struct RealtimeMachine {
     commits: bool,
     words: WaitingWords,
     record: ConversationRecord,
+    /// The call is answered, so the model may speak.
+    may_speak: bool,
     /// At least the beginning of the greeting was heard.
     spoke: bool,
     speech: SpeechDecoder,
@@ -84,7 +87,8 @@ enum SummaryStage {
 }
 
 impl RealtimeMachine {
-    pub(super) fn new(terms: SessionTerms) -> Self {
+    /// With a conversation so far the model goes on with it and does not greet.
+    pub(super) fn new(terms: SessionTerms, so_far: &[(Speaker, String)]) -> Self {
         let own_turns = terms.turn_detection == TurnDetection::Own;
         Self {
             terms,
@@ -99,8 +103,9 @@ impl RealtimeMachine {
             own_turns: own_turns.then(OwnTurns::default),
             commits: false,
             words: WaitingWords::default(),
-            record: ConversationRecord::default(),
-            spoke: false,
+            record: ConversationRecord::from(so_far),
+            may_speak: !so_far.is_empty(),
+            spoke: !so_far.is_empty(),
             speech: SpeechDecoder::default(),
             summary: None,
             bill: Bill::default(),
@@ -136,6 +141,9 @@ impl RealtimeMachine {
                 self.tools.came(&id, outcome, self.now);
             }
             VoiceInput::Interrupted { played_ms } => self.heard(played_ms),
+            VoiceInput::Greet => self.greet(),
+            // Own turns have a detector of their own, which hears the audio as it is sent.
+            VoiceInput::Activity { .. } => {}
             VoiceInput::Summarise => self.summarise(),
         }
     }

@@ -131,10 +131,22 @@ impl RealtimeMachine {
             if owes_answer {
                 self.words.push_front(words::GO_ON.to_owned());
             }
-        } else {
-            self.words.push_front(words::greeting(&self.terms.agent));
+        } else if self.may_speak {
+            self.push_greeting();
         }
         self.flush();
+    }
+
+    /// The call is answered.
+    pub(super) fn greet(&mut self) {
+        let is_first = !std::mem::replace(&mut self.may_speak, true);
+        if is_first && self.live().is_some() {
+            self.push_greeting();
+        }
+    }
+
+    fn push_greeting(&mut self) {
+        self.words.push_front(words::greeting(&self.terms.agent));
     }
 
     pub(super) fn send(&mut self, connection: u32, message: RealtimeRequest) {

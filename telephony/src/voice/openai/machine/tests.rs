@@ -28,20 +28,25 @@ struct Story {
     done: Vec<SessionEffect<RealtimeRequest>>,
 }
 
+fn terms(interruptible: bool) -> SessionTerms {
+    SessionTerms {
+        agent: agent(),
+        circumstances: String::new(),
+        transcription_model: "t".to_owned(),
+        turn_detection: TurnDetection::Server,
+        interruptible,
+        is_plain: false,
+    }
+}
+
 impl Story {
     fn new(interruptible: bool) -> Self {
         let mut story = Self {
-            machine: RealtimeMachine::new(SessionTerms {
-                agent: agent(),
-                transcription_model: "t".to_owned(),
-                turn_detection: TurnDetection::Server,
-                interruptible,
-                is_plain: false,
-            }),
+            machine: RealtimeMachine::new(terms(interruptible), &[]),
             now: Duration::ZERO,
             done: Vec::new(),
         };
-        story.give(SessionInput::Time);
+        story.say(VoiceInput::Greet);
         story
     }
 
@@ -219,6 +224,48 @@ impl Story {
         };
         self.done.iter().filter_map(of).collect()
     }
+}
+
+#[test]
+fn nothing_is_generated_before_the_call_is_answered() {
+    let mut story = Story::new(true);
+    story.machine = RealtimeMachine::new(terms(true), &[]);
+    story.done.clear();
+    story.give(SessionInput::Time);
+    story.set_up(1);
+    assert_eq!(story.types(1), ["session.update"]);
+    for _ in 0..2 {
+        story.say(VoiceInput::Greet);
+    }
+    let greeted = [
+        "session.update",
+        "conversation.item.create",
+        "response.create",
+    ];
+    assert_eq!(story.types(1), greeted);
+}
+
+#[test]
+fn a_session_that_takes_over_goes_on_with_the_conversation() {
+    let mut story = Story::new(true);
+    let so_far = [
+        (Speaker::Agent, "Halo!".to_owned()),
+        (Speaker::Caller, "Where is it?".to_owned()),
+    ];
+    story.machine = RealtimeMachine::new(terms(true), &so_far);
+    story.done.clear();
+    story.say(VoiceInput::Greet);
+    story.set_up(1);
+    let texts: Vec<Value> = story.sent(1)[1..]
+        .iter()
+        .map(|it| it["item"]["content"][0]["text"].clone())
+        .collect();
+    assert_eq!(texts[..2], [json!("Halo!"), json!("Where is it?")]);
+    assert!(
+        texts[2].as_str().unwrap().contains("Do not greet again"),
+        "{texts:?}"
+    );
+    assert_eq!(story.types(1).last().unwrap(), "response.create");
 }
 
 #[test]
@@ -566,12 +613,13 @@ fn keys_reach_the_next_session_once() {
 #[test]
 fn a_turn_that_ends_while_there_is_no_model_is_answered_by_the_next() {
     let mut story = Story::new(true);
-    story.machine = RealtimeMachine::new(SessionTerms {
+    let own = SessionTerms {
         turn_detection: TurnDetection::Own,
         ..story.machine.terms
-    });
+    };
+    story.machine = RealtimeMachine::new(own, &[]);
     story.done.clear();
-    story.give(SessionInput::Time);
+    story.say(VoiceInput::Greet);
     story.set_up(1);
     story.says("greeting", 400);
     story.closed(1, "gone");

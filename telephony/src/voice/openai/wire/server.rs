@@ -230,6 +230,18 @@ pub(in crate::voice::openai) struct ResponseUsage {
 pub(in crate::voice::openai) struct TokensByKind {
     #[serde(deserialize_with = "null_is_empty")]
     pub audio_tokens: u64,
+    /// Of the input only: the part that was in the cache.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub cached_tokens: u64,
+    #[serde(deserialize_with = "null_is_empty")]
+    pub cached_tokens_details: CachedTokens,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::voice::openai) struct CachedTokens {
+    #[serde(deserialize_with = "null_is_empty")]
+    pub audio_tokens: u64,
 }
 
 #[cfg(test)]
