@@ -24,6 +24,8 @@ pub(super) struct TranscriptBuilder {
     latency_ms: Option<u32>,
     /// The agent was cut off: text that follows without speech belongs to what was not heard.
     is_cut_off: bool,
+    /// The service has it. A joined call goes on, and adds nothing.
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -150,6 +152,9 @@ impl TranscriptBuilder {
     }
 
     fn push(&mut self, role: Speaker, text: String, at: Millis, is_open: bool) {
+        if self.is_closed {
+            return;
+        }
         let text: String = text.chars().take(BYTES_MAX / 16).collect();
         self.bytes += text.len();
         self.turns.push(TranscriptEntry {
@@ -182,6 +187,7 @@ impl TranscriptBuilder {
 
     /// The transcript for the service, with the model's summary or, without one, the first and last turns. `None` if it is empty.
     pub(super) fn close(&mut self, summary: Option<String>) -> Option<CallReport> {
+        self.is_closed = true;
         let turns: Vec<SpokenTurn> = self
             .turns
             .drain(..)

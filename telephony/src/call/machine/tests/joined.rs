@@ -26,6 +26,18 @@ fn joined_and_summed_up() -> Story {
     call
 }
 
+#[test]
+fn a_function_that_is_refused_later_makes_no_second_transcript() {
+    let mut call = joined_and_summed_up();
+    call.on(MachineInput::Service(declined(
+        MessageType::Function,
+        Some("a"),
+        "busy",
+    )));
+    let told = told(&call.on(MachineInput::Leg(LegEvent::HungUp)));
+    assert_eq!(told, ["hangup transferred caller 0 at 300"]);
+}
+
 fn closes_voice(effects: &[MachineEffect]) -> bool {
     effects.contains(&MachineEffect::CloseVoice)
 }
