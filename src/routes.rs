@@ -25,7 +25,7 @@ use crate::{
         route::{BASE, RouteLookup},
     },
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
-    operations::{self, agents, calls, credits, functions, numbers, webhooks},
+    operations::{self, agents, calls, credits, functions, numbers, voices, webhooks},
     pages::packed,
 };
 
@@ -62,6 +62,8 @@ pub const ROUTES: &[ApiRoute] = &[
     delete("/agents/{id}/functions/{name}", "functions.delete", |r| r.to(again(functions::delete)), "Delete a function.").fails(FUNCTION).leaves(AuditAction::FunctionDelete),
     post("/agents/{id}/functions/{name}/test", "functions.test", |r| r.to(answer(functions::test)), "Call a function's endpoint as a call would, marked as a test.").may_take::<functions::FunctionTest>().ok::<functions::FunctionOutcome>().fails(FUNCTION),
     get("/agents/{id}/functions/{name}/stats", "functions.stats", |r| r.to(answer(function_stats::show)), "How often a function was called, failed, and how long it took.").ok::<function_stats::FunctionStats>().fails(FUNCTION),
+
+    get("/voices", "voices.list", |r| r.to(answer(voices::list)), "All providers of voices that are built in, and whether agents can name them.").ok::<voices::VoiceList>(),
 
     get("/phone-numbers", "phoneNumbers.list", |r| r.to(lists::phone_numbers), "All phone numbers, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::PhoneNumberList>(),
     get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(answer(numbers::show::<numbers::PhoneNumberView>)), "One phone number.").ok::<numbers::PhoneNumberView>().fails(NUMBER),

@@ -358,6 +358,7 @@ impl Settings {
             urls: self.url_policy(),
             agents: AgentLimits {
                 transfers: self.transfers(),
+                voices: self.telephony.configured_voices(),
                 starter_configuration_bytes: self.plans.starter.max_configuration_bytes,
                 business_configuration_bytes: self.plans.business.max_configuration_bytes,
                 enterprise_configuration_bytes: self.plans.enterprise.max_configuration_bytes,

@@ -16,7 +16,7 @@ use std::{
 
 use config::{Value, ValueKind};
 use dikala_sip::settings::{Codec, ListenAddress, SipSettings, SipTransport, Srtp, TlsFiles};
-use dikala_telephony::settings::BridgeSettings;
+use dikala_telephony::settings::{BridgeSettings, PROVIDERS};
 use serde::Deserialize;
 
 use self::{
@@ -24,6 +24,7 @@ use self::{
     voice::{GeminiKeys, OpenAiKeys, VoiceKeys},
 };
 use super::{mask::MASK, nets::parse_net};
+use crate::operations::ConfiguredVoices;
 
 pub use self::account::{WhatsAppAccount, WhatsAppTrunk};
 pub(super) use self::{trunks::trunks, voice::FALLBACK, whatsapp::has_whatsapp};
@@ -75,6 +76,16 @@ impl TelephonyKeys {
     /// Selects the scripted voice, because nobody chose a provider and the default one lacks its API key.
     pub(super) fn stand_in(&mut self) {
         self.voice.stand_in();
+    }
+
+    /// The providers that have what they need, and the one of agents that name none.
+    pub(super) fn configured_voices(&self) -> ConfiguredVoices {
+        let voice = self.voice.settings(&self.gemini, &self.openai);
+        let providers = PROVIDERS.iter().copied();
+        ConfiguredVoices {
+            default: voice.provider,
+            available: providers.filter(|it| voice.is_configured(*it)).collect(),
+        }
     }
 
     /// True if the scripted voice was selected as a stand-in.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     components::{Field, Tone, badge, fields, post, submit, table, username},
     form::{self, Fields, FormState, FormValues, Shape},
-    format::{ZONE_DEFAULT, ZONES_OFFERED, Zone},
+    format::{ZONE_DEFAULT, ZONES_OFFERED},
     lang::Lang,
     layout, password,
     prove::{self, PasswordCheck, prove},
@@ -214,7 +214,7 @@ impl Profile {
         form::read(typed, FIELDS)?.read(&[], |form| {
             let name = form.required("name", None, line(NAME_CHARS_MAX));
             let language = form.optional("language", None, language);
-            let time_zone = form.required("timeZone", None, time_zone);
+            let time_zone = form.required("timeZone", None, form::time_zone);
             let ticked = crate::http::extract::boolean;
             let mails_low_credit = form.defaulted("mailsLowCredit", None, false, ticked);
             let mails_disabled_webhooks =
@@ -240,17 +240,6 @@ fn language(value: &Value) -> ParseResult<String> {
         )
         .into()
     })
-}
-
-fn time_zone(value: &Value) -> ParseResult<String> {
-    let name = value.as_str().unwrap_or_default();
-    match Zone::named(name) {
-        Some(_) => Ok(name.to_owned()),
-        None => {
-            let predicate = "must be a name of the time zone database, such as Asia/Jakarta";
-            Err(ValueFault::new(FieldCode::NotAllowed, predicate).into())
-        }
-    }
 }
 
 /// `POST /dashboard/settings/account`

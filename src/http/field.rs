@@ -77,6 +77,15 @@ impl FieldError {
         }
     }
 
+    /// The error of a field inside the field with this name.
+    pub(in crate::http) fn inside(mut self, outer: &str) -> Self {
+        if self.message.starts_with(&self.field) {
+            self.message = format!("{outer}.{}", self.message);
+        }
+        self.field = format!("{outer}.{}", self.field);
+        self
+    }
+
     /// An error of a field as a complete, translated sentence.
     pub fn translated(field: impl Into<String>, code: FieldCode, sentence: String) -> Self {
         Self {

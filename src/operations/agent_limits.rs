@@ -2,6 +2,8 @@
 
 use dikala_entities::{Plan, TransferPrefixes};
 
+use super::ConfiguredVoices;
+
 /// Default limit on the total weight of a tenant's agents.
 const CONFIGURATION_BYTES: i64 = 16 * 1024 * 1024;
 
@@ -10,6 +12,8 @@ const CONFIGURATION_BYTES: i64 = 16 * 1024 * 1024;
 pub struct AgentLimits {
     /// The numbers that calls may be transferred to.
     pub transfers: TransferPrefixes,
+    /// The voices that agents can have.
+    pub voices: ConfiguredVoices,
     /// Limits on the total weight of a tenant's agents, in bytes, by plan.
     pub starter_configuration_bytes: i64,
     pub business_configuration_bytes: i64,
@@ -20,6 +24,7 @@ impl Default for AgentLimits {
     fn default() -> Self {
         Self {
             transfers: TransferPrefixes::default(),
+            voices: ConfiguredVoices::default(),
             starter_configuration_bytes: CONFIGURATION_BYTES,
             business_configuration_bytes: CONFIGURATION_BYTES,
             enterprise_configuration_bytes: CONFIGURATION_BYTES,

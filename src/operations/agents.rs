@@ -1,7 +1,9 @@
 //! Agents: persona, voice, greeting and limits of the AI.
 
+mod conversation;
 mod duplicate;
 pub mod fields;
+mod form;
 mod versions;
 pub mod weight;
 
@@ -17,9 +19,8 @@ use sea_orm::{
 use serde_json::Value;
 
 pub use duplicate::duplicate;
-pub use fields::{
-    AgentField, AgentInput, AgentList, AgentSummary, AgentView, READ_ONLY, in_form, shapes, values,
-};
+pub use fields::{AgentInput, AgentList, AgentSummary, AgentView, READ_ONLY, values};
+pub use form::{FormField, in_form, shapes};
 pub use versions::{AgentVersion, version, versions_of};
 
 use super::OperationContext;

@@ -32,6 +32,7 @@ pub mod secrets;
 pub mod stored;
 pub mod tenants;
 pub mod texts;
+pub mod voices;
 pub mod webhooks;
 
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use context::{
     ServingProcess, origin_of,
 };
 pub use page::{ListPage, PageRange, SKIPPED_MAX};
+pub use voices::ConfiguredVoices;
 
 use serde_json::Value;
 

@@ -7,11 +7,11 @@ use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload};
 use dikala_entities::foreign_json;
 use serde_json::{Map, Value};
 
-use super::faults;
+use super::{faults, format::Zone};
 use crate::http::{
     error::ApiError,
-    extract::{FormFields, RequestBody},
-    field::{FieldCode, FieldError},
+    extract::{FormFields, ParseResult, RequestBody},
+    field::{FieldCode, FieldError, ValueFault},
 };
 
 /// Fields whose values are never sent back in a page.
@@ -118,7 +118,7 @@ pub fn body_and_unread(typed: &FormValues, fields: &Fields) -> (RequestBody, Unp
             faults.push(fault);
             typed.raw(name).collect::<String>().into()
         });
-        object.insert((*name).to_owned(), value);
+        insert(&mut object, name, value);
     }
     (
         RequestBody::of(Value::Object(object)),
@@ -182,15 +182,37 @@ pub fn object(typed: &FormValues, fields: &Fields) -> Result<Map<String, Value>,
     let (mut object, mut faults) = (Map::new(), Vec::new());
     for (name, shape) in fields {
         match value(typed, name, *shape) {
-            Ok(value) => {
-                object.insert((*name).to_owned(), value);
-            }
+            Ok(value) => insert(&mut object, name, value),
             Err(fault) => faults.push(fault),
         }
     }
     match faults.is_empty() {
         true => Ok(object),
         false => Err(ApiError::Validation(faults)),
+    }
+}
+
+/// Inserts a field. One with a dot in its name, such as `outer.inner`, is a field of the object `outer`.
+fn insert(object: &mut Map<String, Value>, name: &str, value: Value) {
+    let Some((outer, inner)) = name.split_once('.') else {
+        object.insert(name.to_owned(), value);
+        return;
+    };
+    let entry = object.entry(outer).or_insert_with(|| Map::new().into());
+    if let Value::Object(fields) = entry {
+        fields.insert(inner.to_owned(), value);
+    }
+}
+
+/// A name of the time zone database.
+pub fn time_zone(value: &Value) -> ParseResult<String> {
+    let name = value.as_str().unwrap_or_default();
+    match Zone::named(name) {
+        Some(_) => Ok(name.to_owned()),
+        None => {
+            let predicate = "must be a name of the time zone database, such as Asia/Jakarta";
+            Err(ValueFault::new(FieldCode::NotAllowed, predicate).into())
+        }
     }
 }
 
@@ -345,6 +367,18 @@ mod tests {
             nothing
         );
         assert_eq!(object_of("minutes=ten")["minutes"], "ten");
+    }
+
+    #[test]
+    fn a_field_with_a_dot_is_inside_an_object() {
+        let typed = FormValues::parse(b"a.b=1&a.c=x&d=y");
+        let fields = [
+            ("a.b", Shape::Number),
+            ("a.c", Shape::Text),
+            ("d", Shape::Text),
+        ];
+        let object = object(&typed, &fields).expect("can be read");
+        assert_eq!(json!(object), json!({"a": {"b": 1, "c": "x"}, "d": "y"}));
     }
 
     #[test]

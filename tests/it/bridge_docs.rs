@@ -154,10 +154,10 @@ async fn stage(world: &TestWorld) -> Names {
     ];
     let names = [("Kopi Senja", "Toko"), ("Main line", "Main")];
     let names = names.map(|(theirs, ours)| (theirs, ours.to_owned()));
+    let all = numbers.into_iter().chain(names);
     Names(
-        numbers
-            .map(|(theirs, ours)| (theirs.to_owned(), ours))
-            .into(),
+        all.map(|(theirs, ours)| (theirs.to_owned(), ours))
+            .collect(),
     )
 }
 

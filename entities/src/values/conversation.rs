@@ -21,16 +21,25 @@ pub const END_SECONDS: RangeInclusive<i64> = 5..=600;
 #[sea_orm(value_type = "String")]
 pub struct ConversationSettings {
     /// Seconds of the caller's silence until the agent asks whether the caller is there.
-    #[cfg_attr(feature = "openapi", schema(minimum = 3, maximum = 120))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(required = true, minimum = 3, maximum = 120)
+    )]
     pub reminder_after_seconds: i64,
     /// Seconds of silence after the second reminder until the agent says goodbye and hangs up.
-    #[cfg_attr(feature = "openapi", schema(minimum = 5, maximum = 600))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(required = true, minimum = 5, maximum = 600)
+    )]
     pub end_after_silence_seconds: i64,
     /// What the caller hears while a function takes long.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub fillers: FillerKind,
     /// What interrupts the agent.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub interruptions: InterruptionMode,
     /// The transcript has `•` in place of each digit of pressed keys.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub mask_keys: bool,
 }
 

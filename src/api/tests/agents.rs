@@ -225,3 +225,125 @@ async fn a_deleted_agent_leaves_its_numbers_and_its_calls(
         .expect("counts");
     assert_eq!(functions, 1, "only the other tenant's function is left");
 }
+
+#[rstest]
+#[actix_web::test]
+async fn a_voice_and_a_conversation_are_kept_merged_and_reset(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let default = json!({"reminderAfterSeconds": 10, "endAfterSilenceSeconds": 45, "fillers": "words",
+        "interruptions": "fast", "maskKeys": false});
+    let agent = json!({
+        "name": "Reception", "systemPrompt": "Be kind.", "voiceProvider": "scripted", "voiceName": " marin ",
+        "timeZone": "Asia/Makassar", "conversation": {"reminderAfterSeconds": 3, "fillers": "tone"}
+    });
+    let made = world.done("agents.create", "/agents", Some(agent)).await;
+    let path = format!("/agents/{}", made.id());
+    let shown = |agent: &Value| {
+        let fields = ["voiceProvider", "voiceName", "timeZone"].map(|name| agent[name].clone());
+        (json!(fields), agent["conversation"].clone())
+    };
+    let mut expected = default.clone();
+    expected["reminderAfterSeconds"] = json!(3);
+    expected["fillers"] = json!("tone");
+    let voice = json!(["scripted", "marin", "Asia/Makassar"]);
+    assert_eq!(shown(&made.json()), (voice.clone(), expected.clone()));
+
+    let change = json!({"conversation": {"fillers": null, "maskKeys": true}});
+    let merged = world.done("agents.update", &path, Some(change)).await;
+    expected["fillers"] = json!("words");
+    expected["maskKeys"] = json!(true);
+    assert_eq!(shown(&merged.json()), (voice, expected.clone()));
+    assert_eq!(merged.json()["agentVersion"], 2);
+    let version = world
+        .done("agents.version", &format!("{path}/versions/2"), None)
+        .await;
+    assert_eq!(version.json()["conversation"], expected);
+
+    let nothing =
+        json!({"voiceProvider": null, "voiceName": null, "timeZone": null, "conversation": null});
+    let reset = world.done("agents.update", &path, Some(nothing)).await;
+    assert_eq!(shown(&reset.json()), (json!([null, null, null]), default));
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_voice_and_a_conversation_have_limits(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let with = |fields: Value| {
+        let mut agent = json!({"name": "A", "systemPrompt": "Be kind."});
+        let fields = fields.as_object().cloned().expect("an object");
+        agent.as_object_mut().expect("an object").extend(fields);
+        world.post("/agents", agent)
+    };
+    for (fields, expected) in [
+        (
+            json!({"voiceProvider": "parrot", "voiceName": ""}),
+            &["voiceProvider not_allowed", "voiceName required"][..],
+        ),
+        (
+            json!({"voiceProvider": 7, "voiceName": "n".repeat(65)}),
+            &["voiceProvider invalid_type", "voiceName too_long"],
+        ),
+        (
+            json!({"timeZone": "Mars/Olympus", "conversation": []}),
+            &["timeZone not_allowed", "conversation invalid_type"],
+        ),
+        (json!({"timeZone": "+07:00"}), &["timeZone not_allowed"]),
+        (
+            json!({"conversation": {"reminderAfterSeconds": 2, "endAfterSilenceSeconds": 4, "fillers": "poems",
+                "interruptions": true, "maskKeys": "yes", "mood": 1}}),
+            &[
+                "conversation.reminderAfterSeconds too_small",
+                "conversation.endAfterSilenceSeconds too_small",
+                "conversation.fillers not_allowed",
+                "conversation.interruptions invalid_type",
+                "conversation.maskKeys invalid_type",
+                "conversation.mood unknown_field",
+            ],
+        ),
+        (
+            json!({"conversation": {"reminderAfterSeconds": 121, "endAfterSilenceSeconds": 601}}),
+            &[
+                "conversation.reminderAfterSeconds too_large",
+                "conversation.endAfterSilenceSeconds too_large",
+            ],
+        ),
+    ] {
+        let reply = with(fields).await;
+        assert_eq!(
+            (reply.status, reply.fields()),
+            (422, expected.iter().map(ToString::to_string).collect())
+        );
+    }
+    // A provider that is built in, but not configured here.
+    let reply = with(json!({"voiceProvider": "openai"})).await;
+    let fault = &reply.json()["error"]["fields"][0];
+    assert_eq!(
+        json!([fault["code"], fault["allowed"]]),
+        json!(["not_allowed", ["scripted"]])
+    );
+    for right in [
+        json!({"conversation": {"reminderAfterSeconds": 3, "endAfterSilenceSeconds": 600}, "voiceName": "n".repeat(64)}),
+        json!({"conversation": {"reminderAfterSeconds": 120, "endAfterSilenceSeconds": 5}, "timeZone": "UTC"}),
+    ] {
+        assert_eq!(with(right).await.status, 201);
+    }
+    let voices = world.done("voices.list", "/voices", None).await.json();
+    let voices = voices["voices"].as_array().expect("a list").clone();
+    let shown: Vec<Value> = voices
+        .iter()
+        .map(|voice| json!([voice["provider"], voice["available"], voice["default"]]))
+        .collect();
+    assert_eq!(
+        json!(shown),
+        json!([
+            ["gemini", false, false],
+            ["openai", false, false],
+            ["pipeline", false, false],
+            ["scripted", true, true]
+        ])
+    );
+    assert_eq!(voices[0]["names"].as_array().map(Vec::len), Some(30));
+}

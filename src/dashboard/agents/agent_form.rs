@@ -1,15 +1,17 @@
 //! The form of an agent, with all of its fields.
 
-use dikala_entities::{VoiceId, agent};
+use dikala_entities::{FillerKind, InterruptionMode, VoiceId, VoiceProvider, agent};
 use maud::Markup;
 use serde_json::Value;
 
 use super::super::{
+    calls::words::provider_id,
     components::{self, Field},
     form::{FormState, Shape},
+    format::ZONES_OFFERED,
     view::DashboardView,
 };
-use crate::operations::agents::{self, AgentField};
+use crate::operations::agents::{self, FormField};
 
 const PROMPT_ROWS: u8 = 12;
 const GREETING_ROWS: u8 = 3;
@@ -48,7 +50,8 @@ pub fn language_name(tag: &str) -> &str {
 /// The form, filled with an agent's values.
 pub fn of(agent: &agent::Model) -> FormState {
     let values = agents::values(agent);
-    let texts = |name: &str| match &values[name] {
+    let value = |name: &str| values.pointer(&format!("/{}", name.replace('.', "/")));
+    let texts = |name: &str| match value(name).unwrap_or_default() {
         Value::Null | Value::Bool(false) => Vec::new(),
         Value::String(text) => vec![text.clone()],
         Value::Array(words) => words
@@ -65,23 +68,37 @@ pub fn of(agent: &agent::Model) -> FormState {
     }))
 }
 
-/// The fields below their errors. `functions` are the names of the agent's functions.
-pub fn fields(view: &DashboardView, filled: &FormState, functions: &[String]) -> Markup {
-    let shown = |AgentField {
+/// The parts of the form that are no words of ours.
+#[derive(Clone, Copy, Debug)]
+pub struct FormChoices<'a> {
+    /// The names of the agent's functions.
+    pub functions: &'a [String],
+    /// The providers of voices that are configured.
+    pub providers: &'a [VoiceProvider],
+}
+
+/// The fields below their errors.
+pub fn fields(view: &DashboardView, filled: &FormState, choices: FormChoices<'_>) -> Markup {
+    let shown = |FormField {
                      name,
                      shape,
                      label,
                      hint,
-                     ..
                  }| {
         let label = view.t(label);
         let shown = match (name, shape) {
             ("systemPrompt", _) => Field::area(name, label, PROMPT_ROWS),
             ("greetingText", _) => Field::area(name, label, GREETING_ROWS).optional(),
             ("voiceId", _) => Field::select(name, label, voices(view)).optional(),
+            ("voiceProvider", _) => {
+                Field::select(name, label, providers(view, filled, choices.providers)).optional()
+            }
+            ("timeZone", _) => Field::select(name, label, zones(view, filled)).optional(),
+            ("conversation.fillers", _) => Field::select(name, label, fillers(view)),
+            ("conversation.interruptions", _) => Field::select(name, label, interruptions(view)),
             ("language", _) => Field::select(name, label, languages(filled)),
             (_, Shape::Number) => Field::number(name, label),
-            (_, Shape::Words) => Field::boxes(name, label, tools(view, functions)),
+            (_, Shape::Words) => Field::boxes(name, label, tools(view, choices.functions)),
             (_, Shape::Switch) => Field::switch(name, label),
             (_, Shape::Text | Shape::Json) => Field::text(name, label),
             (_, Shape::Optional | Shape::Phone) => Field::text(name, label).optional(),
@@ -110,6 +127,55 @@ fn voices(view: &DashboardView) -> Vec<(String, String)> {
     std::iter::once(none)
         .chain(VoiceId::ALL.iter().map(named))
         .collect()
+}
+
+/// The configured providers, and the one currently in the form.
+fn providers(
+    view: &DashboardView,
+    filled: &FormState,
+    configured: &[VoiceProvider],
+) -> Vec<(String, String)> {
+    let present = filled.text("voiceProvider").parse().ok();
+    let offered = VoiceProvider::ALL
+        .iter()
+        .filter(|provider| configured.contains(provider) || present == Some(**provider));
+    let named = |provider: &VoiceProvider| (provider.to_string(), view.t(provider_id(*provider)));
+    std::iter::once((String::new(), view.t("agents-provider-default")))
+        .chain(offered.map(named))
+        .collect()
+}
+
+fn zones(view: &DashboardView, filled: &FormState) -> Vec<(String, String)> {
+    let present = Some(filled.text("timeZone"));
+    let other = present.filter(|zone| !zone.is_empty() && !ZONES_OFFERED.contains(zone));
+    let zones = ZONES_OFFERED.iter().copied().chain(other);
+    std::iter::once((String::new(), view.t("agents-time-zone-default")))
+        .chain(zones.map(|zone| (zone.to_owned(), zone.to_owned())))
+        .collect()
+}
+
+fn fillers(view: &DashboardView) -> Vec<(String, String)> {
+    let named = |kind: &FillerKind| {
+        let id = match kind {
+            FillerKind::Words => "agents-fillers-words",
+            FillerKind::Tone => "agents-fillers-tone",
+            FillerKind::Off => "agents-fillers-off",
+        };
+        (kind.to_string(), view.t(id))
+    };
+    FillerKind::ALL.iter().map(named).collect()
+}
+
+fn interruptions(view: &DashboardView) -> Vec<(String, String)> {
+    let named = |mode: &InterruptionMode| {
+        let id = match mode {
+            InterruptionMode::Fast => "agents-interruptions-fast",
+            InterruptionMode::Model => "agents-interruptions-model",
+            InterruptionMode::Off => "agents-interruptions-off",
+        };
+        (mode.to_string(), view.t(id))
+    };
+    InterruptionMode::ALL.iter().map(named).collect()
 }
 
 /// The offered languages and the one currently in the form.
@@ -161,6 +227,8 @@ mod tests {
         assert_eq!(blank.text("language"), "id");
         assert_eq!(blank.text("maxCallDurationMinutes"), "10");
         assert!(blank.is_ticked("toolsEnabled", "end_call") && blank.is_ticked("isActive", "true"));
+        assert_eq!(blank.text("conversation.reminderAfterSeconds"), "10");
+        assert_eq!(blank.text("conversation.fillers"), "words");
     }
 
     #[test]

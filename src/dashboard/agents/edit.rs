@@ -13,7 +13,9 @@ use super::{
         layout,
         view::SignedIn,
     },
-    NEW_PATH, PATH, agent_form, assign_path, find,
+    NEW_PATH, PATH,
+    agent_form::{self, FormChoices},
+    assign_path, find,
     functions::{self, FunctionRow},
     path_of,
 };
@@ -34,19 +36,26 @@ const NUMBERS_OFFERED: u64 = 3;
 const NUMBERS_MAX: usize = 20;
 
 /// `GET /dashboard/agents/new`
-pub async fn ask_new(visit: SignedIn) -> HttpResponse {
+pub async fn ask_new(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let title = visit.t("agents-new");
     let blank = agent::Model::new(visit.tenant(), visit.now());
-    layout::page(&visit, &title, new_form(&visit, &agent_form::of(&blank)))
+    let content = new_form(&visit, &agent_form::of(&blank))?;
+    Ok(layout::page(&visit, &title, content))
 }
 
-fn new_form(visit: &SignedIn, filled: &FormState) -> Markup {
-    html! {
-        (post(visit, NEW_PATH, html! {
-            (agent_form::fields(visit, filled, &[]))
-            (submit(&visit.t("agents-make-submit")))
-        }))
-    }
+fn new_form(visit: &SignedIn, filled: &FormState) -> Result<Markup, ApiError> {
+    let fields = fields(visit, filled, &[])?;
+    let submit = submit(&visit.t("agents-make-submit"));
+    Ok(post(visit, NEW_PATH, html! { (fields) (submit) }))
+}
+
+fn fields(visit: &SignedIn, filled: &FormState, functions: &[String]) -> Result<Markup, ApiError> {
+    let operation = visit.operation();
+    let choices = FormChoices {
+        functions,
+        providers: &operation.agent_limits()?.voices.available,
+    };
+    Ok(agent_form::fields(visit, filled, choices))
 }
 
 /// `POST /dashboard/agents/new`
@@ -59,7 +68,7 @@ pub async fn create(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, 
         Ok(created) => Ok(visit.see(&path_of(created.value.id()), "done-agent-made")),
         Err(error) => {
             let filled = FormState::again(typed, error)?;
-            let content = new_form(&visit, &filled);
+            let content = new_form(&visit, &filled)?;
             let title = visit.t("agents-new");
             Ok(errors::refused(&visit, &title, content, &filled))
         }
@@ -90,6 +99,7 @@ async fn content(
     let names: Vec<String> = own.iter().map(|function| function.name.clone()).collect();
     let answered = numbers_of(visit, agent.id).await?;
     let path = path_of(agent.id);
+    let fields = fields(visit, filled, &names)?;
     Ok(html! {
         @if !agent.is_active {
             (notice(Tone::Warning, html! { p { (visit.t("agents-inactive-words")) } }))
@@ -99,11 +109,11 @@ async fn content(
         }
         @if visit.is_owner() {
             (post(visit, &path, html! {
-                (agent_form::fields(visit, filled, &names))
+                (fields)
                 (submit(&visit.t("page-save")))
             }))
         } @else {
-            fieldset.whole disabled { (agent_form::fields(visit, filled, &names)) }
+            fieldset.whole disabled { (fields) }
         }
         (own_functions(visit, agent, &own, before))
         @if !answered.is_empty() {

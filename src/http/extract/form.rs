@@ -198,6 +198,37 @@ impl<'f> FormReader<'f> {
         }
     }
 
+    /// A field that is an object with fields of its own, which `read` merges into `current`. `null` resets all of them.
+    pub fn merged<T: Clone>(
+        &mut self,
+        name: &'static str,
+        current: T,
+        default: T,
+        read: impl FnOnce(&mut FormReader<'_>, T) -> T,
+    ) -> T {
+        let fields = match self.sent(name) {
+            SentField::Value(Value::Object(fields)) => fields.clone(),
+            SentField::Value(_) => {
+                self.fault(
+                    name,
+                    ValueFault::new(FieldCode::InvalidType, "must be an object"),
+                );
+                return current;
+            }
+            SentField::Absent => return current,
+            SentField::Null | SentField::Faulty => return default,
+        };
+        let inner = FormFields::from_parts(fields, Vec::new());
+        let merged = inner.read(&[], |form| Some(read(form, current.clone())));
+        merged.unwrap_or_else(|error| {
+            if let ApiError::Validation(errors) = error {
+                let errors = errors.into_iter().map(|error| error.inside(name));
+                self.errors.extend(errors);
+            }
+            current
+        })
+    }
+
     /// A required field that may be `null`.
     pub fn nullable<T>(
         &mut self,
@@ -359,6 +390,43 @@ mod tests {
             fields[0].message,
             "\"nmae\" is not a known field; did you mean \"name\"?"
         );
+    }
+
+    #[test]
+    fn an_object_inside_is_merged_and_its_faults_have_a_path() {
+        let merge = |value: Value| {
+            let form = FormFields::from_body(json!({"inner": value})).expect("an object");
+            form.read(&[], |form| {
+                let read = |form: &mut FormReader<'_>, (a, b): (i64, i64)| {
+                    let a = form.defaulted("a", Some(a), 1, integer(1, 9));
+                    (a, form.defaulted("b", Some(b), 2, integer(1, 9)))
+                };
+                Some(form.merged("inner", (5, 6), (1, 2), read))
+            })
+        };
+        for (sent, expected) in [
+            (json!({}), (5, 6)),
+            (json!({"a": 7}), (7, 6)),
+            (json!({"b": null}), (5, 2)),
+            (json!(null), (1, 2)),
+        ] {
+            assert_eq!(merge(sent), Ok(expected));
+        }
+        for (sent, expected) in [
+            (json!([]), "inner must be an object."),
+            (json!({"a": 0}), "inner.a must be at least 1."),
+            (
+                json!({"colour": 0}),
+                "\"colour\" is not a known field; known are: a, b.",
+            ),
+        ] {
+            let Err(ApiError::Validation(errors)) = merge(sent) else {
+                panic!("taken");
+            };
+            let told: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+            assert_eq!(told, [expected]);
+            assert!(errors[0].field.starts_with("inner"), "{}", errors[0].field);
+        }
     }
 
     #[test]

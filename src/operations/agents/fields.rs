@@ -3,7 +3,7 @@
 
 use dikala_actors::calls::settings::BUILT_IN_TOOLS;
 use dikala_entities::{
-    AgentId, Language, Millis, PhoneNumber, VoiceId,
+    AgentId, ConversationSettings, Language, Millis, PhoneNumber, VoiceId, VoiceProvider,
     agent::{self, AgentPersona},
     described,
 };
@@ -11,7 +11,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::{ToSchema, openapi::ArrayBuilder};
 
-use super::{tools, tools_json, weight::FieldSizes};
+use super::{
+    conversation::{self, ConversationInput},
+    tools, tools_json,
+    weight::FieldSizes,
+};
 use crate::{
     audit::{AuditChange, switched},
     http::{
@@ -27,7 +31,7 @@ use crate::{
         AgentLimits,
         texts::{texts, tool_name},
     },
-    pages::form::Shape,
+    pages::form::{Shape, time_zone},
 };
 
 /// Read-only fields: accepted and ignored in requests, so that a client can send back what it read.
@@ -42,14 +46,16 @@ texts! {
     SystemPrompt: 1 to 32_000 characters, Keep;
     /// The AI's first sentence.
     Greeting: 1 to 1_000 characters, Opaque;
+    /// A provider's own name of a voice.
+    VoiceName: 1 to 64 characters, Trim, line;
 }
 
 /// An agent as its tenant sets it up.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({
     "name": "Reception", "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
-    "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
-    "escalationNumber": "+6281234567890"
+    "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "timeZone": "Asia/Jakarta",
+    "conversation": {"reminderAfterSeconds": 8}, "maxCallDurationMinutes": 10, "escalationNumber": "+6281234567890"
 }))]
 #[expect(dead_code, reason = "the description of what is read field by field")]
 pub struct AgentInput {
@@ -58,10 +64,18 @@ pub struct AgentInput {
     /// Instructions and persona of the AI.
     system_prompt: SystemPrompt,
     voice_id: Option<VoiceId>,
+    /// One of the providers that `GET /voices` has as available. Null: the installation's.
+    voice_provider: Option<VoiceProvider>,
+    /// The provider's own name of a voice. Null: `voiceId` with `gemini`, and the provider's usual voice otherwise.
+    voice_name: Option<VoiceName>,
     /// Opening greeting.
     greeting_text: Option<Greeting>,
     #[schema(nullable, default = Language::default)]
     language: Language,
+    /// The zone of the date and time that the agent is told, a name of the time zone database. Null: the installation's.
+    time_zone: Option<String>,
+    /// Behaviour in silences, waits and interruptions. Null resets all of it.
+    conversation: Option<ConversationInput>,
     /// The longest call, in minutes of talk.
     #[schema(nullable, default = json!(agent::MINUTES_DEFAULT))]
     max_call_duration_minutes: CallMinutes,
@@ -126,7 +140,9 @@ impl From<agent::Model> for AgentSummary {
 #[schema(as = Agent, example = json!({
     "id": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "Reception",
     "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
-    "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
+    "voiceProvider": null, "voiceName": null, "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id",
+    "timeZone": "Asia/Jakarta", "conversation": {"reminderAfterSeconds": 8, "endAfterSilenceSeconds": 45, "fillers": "words",
+        "interruptions": "fast", "maskKeys": false}, "maxCallDurationMinutes": 10,
     "escalationNumber": "+6281234567890", "toolsEnabled": ["end_call", "check_stock"], "isActive": true,
     "agentVersion": 3, "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }))]
@@ -157,7 +173,9 @@ impl From<agent::Model> for AgentView {
 #[schema(rename_all = "camelCase", example = json!({"agents": [{
     "id": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "Reception",
     "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
-    "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
+    "voiceProvider": null, "voiceName": null, "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id",
+    "timeZone": "Asia/Jakarta", "conversation": {"reminderAfterSeconds": 8, "endAfterSilenceSeconds": 45, "fillers": "words",
+        "interruptions": "fast", "maskKeys": false}, "maxCallDurationMinutes": 10,
     "toolsEnabled": ["end_call", "check_stock"], "isActive": true, "agentVersion": 3,
     "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }]}))]
@@ -192,10 +210,18 @@ pub const FIELDS: &[AgentField] = &[
         read: |from, name| from.required(name, |row| &mut row.system_prompt, SystemPrompt::parse) },
     AgentField { name: "voiceId", shape: Shape::Optional, label: "agents-voice", hint: None,
         read: |from, name| from.optional(name, |row| &mut row.voice_id, word("a voice")) },
+    AgentField { name: "voiceProvider", shape: Shape::Optional, label: "agents-provider", hint: None,
+        read: |from, name| from.voice_provider(name) },
+    AgentField { name: "voiceName", shape: Shape::Optional, label: "agents-voice-name", hint: Some("agents-voice-name-hint"),
+        read: |from, name| from.optional(name, |row| &mut row.voice_name, text(VoiceName::parse)) },
     AgentField { name: "greetingText", shape: Shape::Optional, label: "agents-greeting", hint: Some("agents-greeting-hint"),
         read: |from, name| from.optional(name, |row| &mut row.greeting_text, text(Greeting::parse)) },
     AgentField { name: "language", shape: Shape::Optional, label: "agents-language", hint: None,
         read: |from, name| from.defaulted(name, |row| &mut row.language, language) },
+    AgentField { name: "timeZone", shape: Shape::Optional, label: "agents-time-zone", hint: Some("agents-time-zone-hint"),
+        read: |from, name| from.optional(name, |row| &mut row.time_zone, time_zone) },
+    AgentField { name: "conversation", shape: Shape::Json, label: "agents-conversation", hint: None,
+        read: |from, name| from.conversation(name) },
     AgentField { name: "maxCallDurationMinutes", shape: Shape::Number, label: "agents-minutes", hint: Some("agents-minutes-hint"),
         read: |from, name| from.defaulted(name, |row| &mut row.max_call_duration_minutes, integer(MINUTES_MIN, MINUTES_MAX)) },
     AgentField { name: "escalationNumber", shape: Shape::Phone, label: "agents-escalation", hint: Some("agents-escalation-hint"),
@@ -205,28 +231,6 @@ pub const FIELDS: &[AgentField] = &[
     AgentField { name: "isActive", shape: Shape::Switch, label: "agents-active", hint: Some("agents-active-hint"),
         read: |from, name| from.defaulted(name, |row| &mut row.is_active, boolean) },
 ];
-
-/// The fields in the order of the form: the greeting before the voice, and the tools before the escalation number.
-pub fn in_form() -> Vec<AgentField> {
-    let mut fields = FIELDS.to_vec();
-    let pairs = [
-        ("greetingText", "voiceId"),
-        ("toolsEnabled", "escalationNumber"),
-    ];
-    for (before, after) in pairs {
-        let place = |name| fields.iter().position(|field| field.name == name);
-        if let (Some(before), Some(after)) = (place(before), place(after)) {
-            fields.swap(before, after);
-        }
-    }
-    fields
-}
-
-/// The names and types of the form's values.
-pub fn shapes() -> Vec<(&'static str, Shape)> {
-    let fields = in_form().into_iter();
-    fields.map(|field| (field.name, field.shape)).collect()
-}
 
 /// The values of an agent's fields, by their names.
 pub fn values(agent: &agent::Model) -> Value {
@@ -341,6 +345,34 @@ impl FieldReader<'_, '_> {
         self.optional(name, |row| &mut row.escalation_number, allowed);
     }
 
+    fn voice_provider(&mut self, name: &'static str) {
+        let available = &self.limits.voices.available;
+        self.optional(
+            name,
+            |row| &mut row.voice_provider,
+            |value| {
+                let named = word("a provider of voices")(value).ok();
+                named
+                    .filter(|named| available.contains(named))
+                    .ok_or_else(|| {
+                        let allowed = available.iter().map(|provider| provider.as_str());
+                        match value.as_str() {
+                            Some(given) => {
+                                not_allowed(given, "a configured provider of voices", allowed)
+                            }
+                            None => ValueFault::new(FieldCode::InvalidType, "must be a string"),
+                        }
+                        .into()
+                    })
+            },
+        );
+    }
+
+    fn conversation(&mut self, name: &'static str) {
+        let (current, default) = (self.row.conversation, ConversationSettings::default());
+        self.row.conversation = self.form.merged(name, current, default, conversation::read);
+    }
+
     fn tools_enabled(&mut self, name: &'static str) {
         let known = self.tools;
         let enabled = list(0, |value| tool(value, known), String::eq);
@@ -377,7 +409,10 @@ mod tests {
     /// A value of each field that is not its default.
     fn samples() -> Map<String, Value> {
         let samples = json!({
-            "name": "Reception", "systemPrompt": "Be kind.", "voiceId": "Kore", "greetingText": "Halo", "language": "en",
+            "name": "Reception", "systemPrompt": "Be kind.", "voiceId": "Kore", "voiceProvider": "scripted",
+            "voiceName": "marin", "greetingText": "Halo", "language": "en", "timeZone": "Asia/Makassar",
+            "conversation": {"reminderAfterSeconds": 20, "endAfterSilenceSeconds": 90, "fillers": "off",
+                "interruptions": "model", "maskKeys": true},
             "maxCallDurationMinutes": 25, "escalationNumber": "+6281234567890", "toolsEnabled": ["transfer_to_human"],
             "isActive": false
         });
@@ -403,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_described_and_has_a_sample_and_a_place_in_the_form() {
+    fn every_field_is_described_and_has_a_sample() {
         let schema = json!(AgentInput::schema());
         let described = schema["properties"].as_object().expect("properties");
         let samples = samples();
@@ -411,8 +446,7 @@ mod tests {
             assert!(described.contains_key(field.name), "{}", field.name);
             assert!(samples.contains_key(field.name), "{}", field.name);
         }
-        let forms = in_form().len();
-        assert_eq!([described.len(), samples.len(), forms], [FIELDS.len(); 3]);
+        assert_eq!([described.len(), samples.len()], [FIELDS.len(); 2]);
     }
 
     #[test]

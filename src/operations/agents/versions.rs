@@ -28,7 +28,9 @@ const NAMED: &str = "EXISTS (SELECT 1 FROM calls c WHERE c.agent_id = kept_versi
 #[schema(example = json!({
     "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3, "name": "Reception",
     "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
-    "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
+    "voiceProvider": null, "voiceName": null, "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id",
+    "timeZone": null, "conversation": {"reminderAfterSeconds": 10, "endAfterSilenceSeconds": 45, "fillers": "words",
+        "interruptions": "fast", "maskKeys": false}, "maxCallDurationMinutes": 10,
     "escalationNumber": "+6281234567890", "toolsEnabled": ["end_call", "check_stock"],
     "functions": [{
         "id": "fn_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "check_stock",

@@ -63,13 +63,15 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set() {
         .clone()
         .set("systemPrompt", PROMPT)
         .set("maxCallDurationMinutes", "241")
-        .set("escalationNumber", "0812 call me");
+        .set("escalationNumber", "0812 call me")
+        .set("conversation.reminderAfterSeconds", "2");
     let page = browser.submit(&wrong).await;
     assert_eq!(page.status, 422);
     for words in [
         "Name: This is required.",
         "Maximum call length (minutes): At most 240.",
         "Transfer to (phone number): This is not a phone number. Type it as 0812 3456 7890",
+        "Ask after silence (seconds): At least 3.",
     ] {
         page.assert_shows(words);
     }
@@ -77,6 +79,7 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set() {
         ("name", ""),
         ("maxCallDurationMinutes", "241"),
         ("escalationNumber", "0812 call me"),
+        ("conversation.reminderAfterSeconds", "2"),
     ] {
         let input = page.input(field);
         assert_eq!((&*input["value"], &*input["aria-invalid"]), (typed, "true"));
@@ -93,7 +96,13 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set() {
         // As people write it.
         .set("escalationNumber", "0812 3456-7890")
         .set("voiceId", "Kore")
-        .set("greetingText", "Halo!");
+        .set("greetingText", "Halo!")
+        .set("voiceProvider", "scripted")
+        .set("voiceName", "marin")
+        .set("timeZone", "Asia/Makassar")
+        .set("conversation.reminderAfterSeconds", "20")
+        .set("conversation.fillers", "tone")
+        .tick("conversation.maskKeys", "on");
     let made = browser.submit(&right).await;
     assert_eq!(made.status, 200);
     made.assert_shows("Agent created.");
@@ -109,6 +118,14 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set() {
         ("language", json!("id")),
         ("maxCallDurationMinutes", json!(25)),
         ("escalationNumber", json!("+6281234567890")),
+        ("voiceProvider", json!("scripted")),
+        ("voiceName", json!("marin")),
+        ("timeZone", json!("Asia/Makassar")),
+        (
+            "conversation",
+            json!({"reminderAfterSeconds": 20, "endAfterSilenceSeconds": 45, "fillers": "tone",
+                "interruptions": "fast", "maskKeys": true}),
+        ),
         ("toolsEnabled", json!(["end_call"])),
         ("isActive", json!(true)),
     ] {
@@ -119,6 +136,9 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set() {
     assert_eq!(ticked(&form, "toolsEnabled"), ["end_call"]);
     let changed = form
         .without("isActive")
+        .without("conversation.maskKeys")
+        .set("conversation.reminderAfterSeconds", "")
+        .set("timeZone", "")
         .set("systemPrompt", "Short.")
         .set("voiceId", "")
         .set("greetingText", " ")
@@ -137,6 +157,12 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set() {
         ("maxCallDurationMinutes", json!(10)),
         ("toolsEnabled", json!(["end_call", "transfer_to_human"])),
         ("isActive", json!(false)),
+        ("timeZone", json!(null)),
+        (
+            "conversation",
+            json!({"reminderAfterSeconds": 10, "endAfterSilenceSeconds": 45, "fillers": "tone",
+                "interruptions": "fast", "maskKeys": false}),
+        ),
     ] {
         assert_eq!(seen[field], value, "{field}");
     }

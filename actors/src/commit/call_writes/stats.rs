@@ -1,6 +1,6 @@
-//! Call statistics, written in the commit that ends the call, and in that of its transcript. A call counts in the quarter of an hour in which it began: for
-//! its tenant, its agent and its number. The rows belong to one tenant. Their writer already locks the tenant's event position,
-//! so they cause no further waiting.
+//! Call statistics, written in the commit that ends the call, and in that of its first transcript. A call counts in the quarter of
+//! an hour in which it began: for its tenant, its agent and its number. The rows belong to one tenant. Their writer already locks
+//! the tenant's event position, so they cause no further waiting.
 
 use std::collections::BTreeMap;
 
