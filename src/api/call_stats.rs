@@ -2,11 +2,11 @@
 //! calls end, so the cost does not grow with the number of calls.
 
 use dikala_entities::{
-    AgentId, Interval, Millis, PhoneNumberId, TenantId,
-    call_stat::{ALL, SLOT_MS},
+    AgentId, Interval, Millis, PhoneNumberId, TenantId, TurnLatencyMs,
+    call_stat::{ALL, SLOT_MS, TURN_CLASSES},
 };
-use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement};
-use serde::Serialize;
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, QueryResult, Statement};
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::zone::{DayZone, divisor};
@@ -110,6 +110,46 @@ pub struct CallFigures {
     pub minutes: i64,
     talk_time_seconds: i64,
     duration_seconds: i64,
+    /// Times from the end of the caller's voice to the agent's first sound, each rounded up to the next of 300, 500, 700, 1000,
+    /// 1500, 2000, 3000, 5000, 10000, 20000, 60000 and 600000. Null without turns of known latency.
+    #[serde(rename = "turnLatencyMs")]
+    #[schema(value_type = Option<TurnLatencyMs>, rename = "turnLatencyMs")]
+    turns: TurnCounts,
+    /// Pauses in which the caller waited for the agent and something was done about it.
+    stalls: i64,
+    /// Turns of agents that the caller cut off.
+    interruptions: i64,
+}
+
+/// Turns of agents by [`TURN_CLASSES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct TurnCounts([i64; TURN_CLASSES.len()]);
+
+impl TurnCounts {
+    /// Percentiles by nearest rank, of the classes' longest latencies.
+    fn latency(&self) -> Option<TurnLatencyMs> {
+        let all: i64 = self.0.iter().sum();
+        let percentile = |percent: i64| {
+            let rank = (all * percent + 99) / 100;
+            let mut seen = 0;
+            let mut classes = TURN_CLASSES.iter().zip(self.0);
+            classes.find_map(|((longest, _), count)| {
+                seen += count;
+                (seen >= rank).then_some(*longest)
+            })
+        };
+        let latency = TurnLatencyMs {
+            p50: percentile(50)?,
+            p95: percentile(95)?,
+        };
+        (all > 0).then_some(latency)
+    }
+}
+
+impl Serialize for TurnCounts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.latency().serialize(serializer)
+    }
 }
 
 impl CallFigures {
@@ -122,20 +162,10 @@ impl CallFigures {
         self.minutes += more.minutes;
         self.talk_time_seconds += more.talk_time_seconds;
         self.duration_seconds += more.duration_seconds;
-    }
-}
-
-impl From<CounterRow> for CallFigures {
-    fn from(piece: CounterRow) -> Self {
-        Self {
-            calls: piece.calls,
-            answered: piece.answered,
-            ended: piece.ended,
-            dropped: piece.dropped,
-            failed: piece.failed,
-            minutes: piece.minutes,
-            talk_time_seconds: piece.talk_seconds,
-            duration_seconds: piece.duration_seconds,
+        self.stalls += more.stalls;
+        self.interruptions += more.interruptions;
+        for (count, more) in self.turns.0.iter_mut().zip(more.turns.0) {
+            *count += more;
         }
     }
 }
@@ -157,12 +187,15 @@ pub struct CallInterval {
     "from": "2026-01-13T17:00:00.000Z", "to": "2026-01-15T17:00:00.000Z", "interval": "day", "timeZone": "Asia/Jakarta",
     "agentId": null, "phoneNumberId": null,
     "total": {"calls": 58, "answered": 55, "ended": 52, "dropped": 4, "failed": 2, "minutes": 148,
-              "talkTimeSeconds": 7020, "durationSeconds": 7410},
+              "talkTimeSeconds": 7020, "durationSeconds": 7410, "turnLatencyMs": {"p50": 700, "p95": 1500}, "stalls": 3,
+              "interruptions": 41},
     "intervals": [
         {"start": "2026-01-13T17:00:00.000Z", "calls": 31, "answered": 30, "ended": 29, "dropped": 1, "failed": 1,
-         "minutes": 80, "talkTimeSeconds": 3900, "durationSeconds": 4100},
+         "minutes": 80, "talkTimeSeconds": 3900, "durationSeconds": 4100, "turnLatencyMs": {"p50": 700, "p95": 1500},
+         "stalls": 1, "interruptions": 22},
         {"start": "2026-01-14T17:00:00.000Z", "calls": 27, "answered": 25, "ended": 23, "dropped": 3, "failed": 1,
-         "minutes": 68, "talkTimeSeconds": 3120, "durationSeconds": 3310}
+         "minutes": 68, "talkTimeSeconds": 3120, "durationSeconds": 3310, "turnLatencyMs": {"p50": 700, "p95": 2000},
+         "stalls": 2, "interruptions": 19}
     ]
 }))]
 pub struct CallStats {
@@ -224,24 +257,64 @@ pub async fn show(context: OperationContext, query: Query) -> Result<CallStats, 
 }
 
 /// Counters of one piece of the time range.
-#[derive(FromQueryResult)]
 struct CounterRow {
     number: i64,
-    calls: i64,
-    answered: i64,
-    ended: i64,
-    dropped: i64,
-    failed: i64,
-    minutes: i64,
-    talk_seconds: i64,
-    duration_seconds: i64,
+    figures: CallFigures,
 }
 
-const PIECES: &str = "SELECT (slot - $3) / $5 AS number, CAST(SUM(calls) AS BIGINT) AS calls, \
-    CAST(SUM(answered) AS BIGINT) AS answered, CAST(SUM(ended) AS BIGINT) AS ended, CAST(SUM(dropped) AS BIGINT) AS dropped, \
-    CAST(SUM(failed) AS BIGINT) AS failed, CAST(SUM(minutes) AS BIGINT) AS minutes, \
-    CAST(SUM(talk_seconds) AS BIGINT) AS talk_seconds, CAST(SUM(duration_seconds) AS BIGINT) AS duration_seconds \
-    FROM call_stats WHERE tenant_id = $1 AND subject = $2 AND slot >= $3 AND slot < $4 GROUP BY 1";
+impl FromQueryResult for CounterRow {
+    fn from_query_result(row: &QueryResult, prefix: &str) -> Result<Self, DbErr> {
+        let count = |name: &str| row.try_get(prefix, name);
+        let mut turns = TurnCounts::default();
+        for (turns, (_, name)) in turns.0.iter_mut().zip(TURN_CLASSES) {
+            *turns = count(name)?;
+        }
+        let figures = CallFigures {
+            calls: count("calls")?,
+            answered: count("answered")?,
+            ended: count("ended")?,
+            dropped: count("dropped")?,
+            failed: count("failed")?,
+            minutes: count("minutes")?,
+            talk_time_seconds: count("talk_seconds")?,
+            duration_seconds: count("duration_seconds")?,
+            turns,
+            stalls: count("stalls")?,
+            interruptions: count("interruptions")?,
+        };
+        Ok(Self {
+            number: count("number")?,
+            figures,
+        })
+    }
+}
+
+/// The counters besides [`TURN_CLASSES`].
+const COUNTERS: [&str; 10] = [
+    "calls",
+    "answered",
+    "ended",
+    "dropped",
+    "failed",
+    "minutes",
+    "talk_seconds",
+    "duration_seconds",
+    "stalls",
+    "interruptions",
+];
+
+fn pieces() -> String {
+    let counters = COUNTERS
+        .into_iter()
+        .chain(TURN_CLASSES.map(|(_, name)| name));
+    let sum = |name| format!("CAST(SUM({name}) AS BIGINT) AS {name}");
+    let sums: Vec<String> = counters.map(sum).collect();
+    format!(
+        "SELECT (slot - $3) / $5 AS number, {} FROM call_stats \
+         WHERE tenant_id = $1 AND subject = $2 AND slot >= $3 AND slot < $4 GROUP BY 1",
+        sums.join(", ")
+    )
+}
 
 /// Counters with the start of each piece. A piece is an interval, or an hour if the intervals differ in length. Reads
 /// at most one row for each quarter of an hour.
@@ -262,8 +335,28 @@ async fn counted(
         to.as_i64().into(),
         length.into(),
     ];
-    let select = Statement::from_sql_and_values(db.get_database_backend(), PIECES, values);
+    let select = Statement::from_sql_and_values(db.get_database_backend(), pieces(), values);
     let pieces = CounterRow::find_by_statement(select).all(db).await?;
-    let begun = |piece: CounterRow| (from.plus_ms(piece.number * length), piece.into());
+    let begun = |piece: CounterRow| (from.plus_ms(piece.number * length), piece.figures);
     Ok(pieces.into_iter().map(begun).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_of_turns_are_the_longest_of_their_class() {
+        let of = |counts: &[(usize, i64)]| {
+            let mut turns = TurnCounts::default();
+            for (class, count) in counts {
+                turns.0[*class] = *count;
+            }
+            turns.latency().map(|ms| (ms.p50, ms.p95))
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[(0, 1)]), Some((300, 300)));
+        assert_eq!(of(&[(2, 95), (11, 5)]), Some((700, 700)));
+        assert_eq!(of(&[(2, 94), (11, 6)]), Some((700, 600_000)));
+    }
 }

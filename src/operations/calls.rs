@@ -8,8 +8,8 @@ pub mod filter;
 use dikala_actors::calls::{CallError, CallInput, TRANSFERS_MAX, versions};
 use dikala_entities::{
     AgentId, AuditAction, CallId, CallStatus, CallerNumber, ChannelKind, HangupInitiator,
-    HangupReason, Millis, OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, call,
-    hangup_request, transcript,
+    HangupReason, Millis, OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, TurnLatencyMs,
+    VoiceProvider, call, hangup_request, transcript,
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, DerivePartialModel, EntityTrait,
@@ -51,7 +51,8 @@ const GO_BACK: &str =
     "channel": "phone", "direction": "inbound", "status": "ended", "startedAt": "2026-01-15T03:30:00.000Z",
     "answeredAt": "2026-01-15T03:30:04.000Z", "joinedAt": null, "endedAt": "2026-01-15T03:31:34.000Z", "durationSeconds": 94,
     "talkTimeSeconds": 90, "hangupReason": "normal", "hangupInitiator": "caller",
-    "transcriptSummary": "The caller asked for an appointment on Friday.", "aiCostIdr": 450,
+    "transcriptSummary": "The caller asked for an appointment on Friday.", "aiCostIdr": 450, "voiceProvider": "gemini",
+    "turnLatencyMs": {"p50": 620, "p95": 1180}, "stalls": 0, "interruptions": 1,
     "metadata": {"campaign": "january"}
 }))]
 pub struct CallView {
@@ -77,6 +78,14 @@ pub struct CallView {
     pub hangup_initiator: Option<HangupInitiator>,
     pub transcript_summary: Option<String>,
     pub ai_cost_idr: Option<i64>,
+    /// The voice's provider at the end.
+    pub voice_provider: Option<VoiceProvider>,
+    /// Null until the transcript is there, and without turns of known latency.
+    pub turn_latency_ms: Option<TurnLatencyMs>,
+    /// Pauses in which the caller waited for the agent and something was done about it.
+    pub stalls: Option<i64>,
+    /// Turns of the agent that the caller cut off.
+    pub interruptions: Option<i64>,
     pub metadata: Json,
 }
 
@@ -107,19 +116,20 @@ pub struct TransferInput {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Transcript, example = json!({
     "callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "summary": "The caller asked for an appointment on Friday.",
-    "turns": [{"role": "agent", "text": "Selamat pagi!"}, {"role": "caller", "text": "Pagi, saya mau buat janji."}]
+    "turns": [{"role": "caller", "text": "Pagi, saya mau buat janji."},
+        {"role": "agent", "text": "Baik, untuk hari", "latencyMs": 640, "interrupted": true}]
 }))]
 pub struct TranscriptView {
     call_id: CallId,
     summary: Option<String>,
-    /// Objects of `role` (`caller`, `agent` or `tool`), `text` and perhaps `at`.
+    /// Objects of `role` (`caller`, `agent` or `tool`), `text` and perhaps `at`, `latencyMs` and `interrupted`.
     #[schema(value_type = Vec<UtteranceView>)]
     turns: Box<RawValue>,
 }
 
 /// One utterance.
 #[derive(Clone, Debug, ToSchema)]
-#[schema(as = Turn)]
+#[schema(as = Turn, rename_all = "camelCase")]
 #[expect(
     dead_code,
     reason = "the description of what is written as it is stored"
@@ -130,6 +140,12 @@ pub struct UtteranceView {
     /// The time of the utterance, if the bridge reported it.
     #[schema(required = false)]
     pub at: Option<String>,
+    /// Time from the end of the caller's voice to the agent's first sound.
+    #[schema(required = false, minimum = 0)]
+    pub latency_ms: Option<i64>,
+    /// The agent was cut off, and the text is what was heard.
+    #[schema(required = false)]
+    pub interrupted: bool,
 }
 
 async fn find<V: PartialModelTrait>(context: &OperationContext, id: CallId) -> Result<V, ApiError> {

@@ -125,8 +125,8 @@ async fn a_call_runs_from_ring_to_invoice(
 
     let said = tenant.api.get(&format!("/calls/{id}/transcript")).await;
     assert_eq!(said.expect(200)["turns"], turns);
-    voice_is_counted_once(&world, &bridge, &id).await;
     announced_in_order(&world, &id, &expected).await;
+    voice_is_counted_once(&world, &bridge, &id).await;
     world.assert_ledger_is_exact();
 }
 

@@ -28,7 +28,7 @@ fn figures(
     let [ended, dropped, failed] = outcomes;
     json!({
         "calls": calls, "answered": answered, "ended": ended, "dropped": dropped, "failed": failed, "minutes": minutes,
-        "talkTimeSeconds": talk, "durationSeconds": whole,
+        "talkTimeSeconds": talk, "durationSeconds": whole, "turnLatencyMs": null, "stalls": 0, "interruptions": 0,
     })
 }
 

@@ -115,6 +115,8 @@ fn what(view: &DashboardView, what: &TimelineEvent, nth: usize) -> Markup {
 fn said(view: &DashboardView, turn: &TranscriptTurn) -> Markup {
     html! {
         span.who { (view.t(words::speaker_id(turn.role))) }
+        @if let Some(ms) = turn.latency_ms { " " span.muted { (words::milliseconds(view, ms)) } }
+        @if turn.interrupted { " " span.muted { (view.t("calls-interrupted")) } }
         p.words { (cut(&turn.text, CHARS_MAX)) }
     }
 }

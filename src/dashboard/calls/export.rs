@@ -42,6 +42,11 @@ const COLUMNS: &[&str] = &[
     "transcriptSummary",
     "channel",
     "joinedAt",
+    "voiceProvider",
+    "turnLatencyMsP50",
+    "turnLatencyMsP95",
+    "stalls",
+    "interruptions",
 ];
 
 /// `GET /dashboard/calls.csv`: all matching calls, newest first. It is no snapshot: each call appears as it is when
@@ -114,5 +119,10 @@ fn line(visit: &SignedIn, call: &CallView, names: &CallNames) -> String {
         .maybe(call.transcript_summary.as_deref())
         .maybe(Some(call.channel))
         .maybe(call.joined_at)
+        .maybe(call.voice_provider)
+        .figure(call.turn_latency_ms.map(|ms| ms.p50))
+        .figure(call.turn_latency_ms.map(|ms| ms.p95))
+        .figure(call.stalls)
+        .figure(call.interruptions)
         .end()
 }

@@ -31,11 +31,17 @@ const DELIVERIES_MAX: usize = 2_000;
 const TRANSCRIPT_WITHIN_MS: i64 = 10 * 60 * 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct TranscriptTurn {
     pub role: Speaker,
     pub text: String,
     /// Missing if the bridge did not send a time.
     pub at: Option<Millis>,
+    /// Of the agent: from the end of the caller's voice to the first sound.
+    pub latency_ms: Option<i64>,
+    /// The caller cut the agent off.
+    #[serde(default)]
+    pub interrupted: bool,
 }
 
 /// An event that the call caused.

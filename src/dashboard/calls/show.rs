@@ -100,6 +100,9 @@ fn facts(visit: &SignedIn, record: &CallRecord, now: Millis) -> Markup {
             @if let Some(quality) = record.connection {
                 dt { (visit.t("calls-connection")) } dd { (words::connection(visit, quality)) }
             }
+            @if let Some(voice) = voice(visit, call) {
+                dt { (visit.t("calls-voice")) } dd { (voice) }
+            }
             dt { (visit.t("calls-minutes")) } dd { (minutes(visit, record)) }
             @if let Some(cost) = call.ai_cost_idr {
                 dt { (visit.t("calls-ai-cost")) } dd { (visit.rupiah(cost)) }
@@ -110,6 +113,30 @@ fn facts(visit: &SignedIn, record: &CallRecord, now: Millis) -> Markup {
             dt { (visit.t("calls-id")) } dd { (copyable(visit, "id", &visit.t("calls-id"), &call.id.to_string())) }
         }
     }
+}
+
+/// The provider, how fast the agent answered, and what went on in the conversation; `None` if nothing of it is known.
+fn voice(visit: &SignedIn, call: &call::Model) -> Option<String> {
+    let provider = call.voice_provider;
+    let provider = provider.map(|provider| visit.t(words::provider_id(provider)));
+    let latency = call.turn_latency_ms.map(|ms| {
+        let of = |ms| words::milliseconds(visit, ms).into();
+        visit.tn(
+            "calls-turn-latency",
+            &[("p50", of(ms.p50)), ("p95", of(ms.p95))],
+        )
+    });
+    let counted = |id, count: Option<i64>| {
+        let count = count.filter(|count| *count > 0)?;
+        Some(visit.tn(id, &[("count", count.into())]))
+    };
+    let interruptions = counted("calls-interruptions", call.interruptions);
+    let stalls = counted("calls-stalls", call.stalls);
+    let parts: Vec<String> = [provider, latency, interruptions, stalls]
+        .into_iter()
+        .flatten()
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
 fn agent(visit: &SignedIn, record: &CallRecord) -> Markup {

@@ -259,6 +259,8 @@ mod tests {
             role,
             text: text.to_owned(),
             at: at.map(after),
+            latency_ms: None,
+            interrupted: false,
         }
     }
 

@@ -800,6 +800,7 @@ calls-is-transferring = Transferring the call…
 
 calls-said-caller = Caller
 calls-said-agent = Agent
+calls-interrupted = interrupted
 calls-said-tool = Tool
 
 calls-duration = Duration

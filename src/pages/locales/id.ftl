@@ -784,6 +784,7 @@ calls-is-transferring = Mengalihkan panggilan…
 
 calls-said-caller = Penelepon
 calls-said-agent = Agen
+calls-interrupted = disela
 calls-said-tool = Alat
 
 calls-duration = Durasi

@@ -169,10 +169,14 @@ async fn a_call_tells_everything_from_ring_to_hang_up(
     bridge.ok("call.function", asked).await;
     let said = json!({
         "callId": call, "summary": "About an order.",
-        "turns": [{"role": "agent", "text": "Halo?"}, {"role": "caller", "text": "Where is <it>?"}],
+        "turns": [
+            {"role": "agent", "text": "Halo?", "latencyMs": 640, "interrupted": true},
+            {"role": "caller", "text": "Where is <it>?"},
+        ],
     });
     bridge.ok("call.transcript", said).await;
-    bridge.hang_up(&call).await;
+    let over = json!({"callId": call, "voiceProvider": "openai", "stalls": 1, "interruptions": 2});
+    bridge.ok("call.hangup", over).await;
     world.event("call.ended", &call).await;
 
     let page = eventually("every delivery to be told", async || {
@@ -185,9 +189,11 @@ async fn a_call_tells_everything_from_ring_to_hang_up(
     for words in [
         "ended",
         "Caller hung up",
+        "OpenAI Realtime · answers in 640 ms, 95 % in 640 ms · 2 interruptions · 1 long pause",
         "2 used",
         "The call came in",
         "The agent answered",
+        "640 ms interrupted",
         "Halo?",
         "Where is <it>?",
         "Function check_order",
