@@ -1,11 +1,27 @@
 //! The operator's limits on agents.
 
-use dikala_entities::{Plan, TransferPrefixes};
-
-use super::ConfiguredVoices;
+use dikala_entities::{Plan, TransferPrefixes, VoiceProvider};
 
 /// Default limit on the total weight of a tenant's agents.
 const CONFIGURATION_BYTES: i64 = 16 * 1024 * 1024;
+
+/// The providers that the installation has configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfiguredVoices {
+    /// The provider of agents that name none.
+    pub default: VoiceProvider,
+    pub available: Vec<VoiceProvider>,
+}
+
+impl Default for ConfiguredVoices {
+    /// The test voice, which needs no configuration.
+    fn default() -> Self {
+        Self {
+            default: VoiceProvider::Scripted,
+            available: vec![VoiceProvider::Scripted],
+        }
+    }
+}
 
 /// The operator's limits on agents.
 #[derive(Clone, Debug)]

@@ -39,13 +39,12 @@ pub mod webhooks;
 mod tests;
 
 pub use addresses::Addresses;
-pub use agent_limits::AgentLimits;
+pub use agent_limits::{AgentLimits, ConfiguredVoices};
 pub use context::{
     LinkMails, LocalBridge, OperationContext, OperationResources, OperationWrite, Principal,
     ServingProcess, origin_of,
 };
 pub use page::{ListPage, PageRange, SKIPPED_MAX};
-pub use voices::ConfiguredVoices;
 
 use serde_json::Value;
 

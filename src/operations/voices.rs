@@ -1,29 +1,12 @@
 //! The voices that agents can have.
 
 use dikala_entities::VoiceProvider;
+use dikala_telephony::settings::PROVIDERS;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::OperationContext;
 use crate::http::error::ApiError;
-
-/// The providers that the installation has configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfiguredVoices {
-    /// The provider of agents that name none.
-    pub default: VoiceProvider,
-    pub available: Vec<VoiceProvider>,
-}
-
-impl Default for ConfiguredVoices {
-    /// The test voice, which needs no configuration.
-    fn default() -> Self {
-        Self {
-            default: VoiceProvider::Scripted,
-            available: vec![VoiceProvider::Scripted],
-        }
-    }
-}
 
 /// A provider of voices.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
@@ -43,7 +26,6 @@ pub struct ProviderVoices {
 #[schema(example = json!({"voices": [
     {"provider": "gemini", "available": true, "default": true, "names": ["Zephyr", "Puck", "Kore"]},
     {"provider": "openai", "available": false, "default": false, "names": ["marin", "cedar"]},
-    {"provider": "pipeline", "available": false, "default": false, "names": []},
     {"provider": "scripted", "available": true, "default": false, "names": []}
 ]}))]
 pub struct VoiceList {
@@ -53,7 +35,7 @@ pub struct VoiceList {
 /// The voices of all providers.
 pub async fn list(context: OperationContext) -> Result<VoiceList, ApiError> {
     let configured = &context.agent_limits()?.voices;
-    let voices = VoiceProvider::ALL.iter().map(|provider| ProviderVoices {
+    let voices = PROVIDERS.iter().map(|provider| ProviderVoices {
         provider: *provider,
         available: configured.available.contains(provider),
         default: configured.default == *provider,

@@ -12,9 +12,15 @@ use crate::http::{
 /// Fields that hold phone numbers.
 const PHONE_FIELDS: [&str; 4] = ["escalationNumber", "to", "callerNumber", "did"];
 
-/// The input that a field's path belongs to: `parameters` for `parameters.required[1]`.
+/// Objects whose fields have inputs of their own.
+const OBJECTS: [&str; 1] = ["conversation"];
+
+/// The input that a field's path belongs to: `parameters` for `parameters.required[1]`, but `conversation.fillers` for itself.
 pub fn input_of(field: &str) -> &str {
-    field.split(['.', '[']).next().unwrap_or(field)
+    let inside = |object: &&str| field.strip_prefix(*object)?.strip_prefix('.');
+    let inside = OBJECTS.iter().find_map(inside).unwrap_or(field);
+    let length = inside.find(['.', '[']).unwrap_or(inside.len());
+    &field[..field.len() - inside.len() + length]
 }
 
 /// The error's sentence.
@@ -97,5 +103,24 @@ fn translated(view: &View, error: &FieldError) -> (String, bool) {
         FieldCode::NotFound => (view.t("fault-not-found"), false),
         FieldCode::InsecureUrl => (view.t("fault-insecure-url"), false),
         FieldCode::BlockedAddress => (view.t("fault-blocked-address"), false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_belongs_to_the_input_that_is_in_the_form() {
+        for (path, input) in [
+            ("name", "name"),
+            ("parameters.required[1]", "parameters"),
+            ("toolsEnabled[1]", "toolsEnabled"),
+            ("conversation.fillers", "conversation.fillers"),
+            ("conversation", "conversation"),
+            ("conversations.fillers", "conversations"),
+        ] {
+            assert_eq!(input_of(path), input);
+        }
     }
 }

@@ -32,10 +32,10 @@ pub struct ConversationSettings {
         schema(required = true, minimum = 5, maximum = 600)
     )]
     pub end_after_silence_seconds: i64,
-    /// What the caller hears while a function takes long.
+    /// The sound that the caller hears while a function takes long.
     #[cfg_attr(feature = "openapi", schema(required = true))]
     pub fillers: FillerKind,
-    /// What interrupts the agent.
+    /// The detection of callers who interrupt the agent.
     #[cfg_attr(feature = "openapi", schema(required = true))]
     pub interruptions: InterruptionMode,
     /// The transcript has `•` in place of each digit of pressed keys.

@@ -195,7 +195,7 @@ words! {
         Scripted = "scripted",
     }
 
-    /// What a caller hears while a function takes long.
+    /// The sound that a caller hears while a function takes long.
     FillerKind {
         /// A short sentence.
         Words = "words",

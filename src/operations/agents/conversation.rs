@@ -21,10 +21,10 @@ pub struct ConversationInput {
     /// Seconds of silence after the second reminder until the agent says goodbye and hangs up.
     #[schema(nullable, default = json!(ConversationSettings::default().end_after_silence_seconds))]
     end_after_silence_seconds: EndSeconds,
-    /// What the caller hears while a function takes long.
+    /// The sound that the caller hears while a function takes long.
     #[schema(nullable, default = json!(ConversationSettings::default().fillers))]
     fillers: FillerKind,
-    /// What interrupts the agent.
+    /// The detection of callers who interrupt the agent.
     #[schema(nullable, default = json!(ConversationSettings::default().interruptions))]
     interruptions: InterruptionMode,
     /// The transcript has `•` in place of each digit of pressed keys.

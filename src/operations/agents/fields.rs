@@ -75,6 +75,7 @@ pub struct AgentInput {
     /// The zone of the date and time that the agent is told, a name of the time zone database. Null: the installation's.
     time_zone: Option<String>,
     /// Behaviour in silences, waits and interruptions. Null resets all of it.
+    #[schema(inline)]
     conversation: Option<ConversationInput>,
     /// The longest call, in minutes of talk.
     #[schema(nullable, default = json!(agent::MINUTES_DEFAULT))]

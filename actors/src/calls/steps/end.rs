@@ -20,7 +20,7 @@ use crate::{
     traces::request_id,
 };
 
-/// What is reported about a call at its end, or at its joining.
+/// The facts that are reported about a call at its end, or at its joining.
 #[derive(Clone, Debug, Default)]
 pub(in crate::calls) struct EndReport {
     /// The bridge's figure; `None`: it is that of the joining, or follows from the minutes.
