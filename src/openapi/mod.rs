@@ -53,6 +53,8 @@ const SOMETIMES: &[(&str, &str)] = &[
     ("WebhookList", "offset"),
     ("WebhookList", "hasMore"),
     ("Turn", "at"),
+    ("Turn", "interrupted"),
+    ("Turn", "latencyMs"),
     ("FunctionOutcome", "result"),
     ("FunctionOutcome", "code"),
     ("FunctionOutcome", "message"),

@@ -16,19 +16,19 @@ use crate::{
 #[expect(dead_code, reason = "the description of what is read field by field")]
 pub struct ConversationInput {
     /// Seconds of the caller's silence until the agent asks whether the caller is there.
-    #[schema(nullable, default = json!(ConversationSettings::default().reminder_after_seconds))]
+    #[schema(nullable, required = false, default = json!(ConversationSettings::default().reminder_after_seconds))]
     reminder_after_seconds: ReminderSeconds,
     /// Seconds of silence after the second reminder until the agent says goodbye and hangs up.
-    #[schema(nullable, default = json!(ConversationSettings::default().end_after_silence_seconds))]
+    #[schema(nullable, required = false, default = json!(ConversationSettings::default().end_after_silence_seconds))]
     end_after_silence_seconds: EndSeconds,
     /// The sound that the caller hears while a function takes long.
-    #[schema(nullable, default = json!(ConversationSettings::default().fillers))]
+    #[schema(nullable, required = false, default = json!(ConversationSettings::default().fillers))]
     fillers: FillerKind,
     /// The detection of callers who interrupt the agent.
-    #[schema(nullable, default = json!(ConversationSettings::default().interruptions))]
+    #[schema(nullable, required = false, default = json!(ConversationSettings::default().interruptions))]
     interruptions: InterruptionMode,
     /// The transcript has `•` in place of each digit of pressed keys.
-    #[schema(nullable, default = json!(ConversationSettings::default().mask_keys))]
+    #[schema(nullable, required = false, default = json!(ConversationSettings::default().mask_keys))]
     mask_keys: bool,
 }
 
