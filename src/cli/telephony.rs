@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use dikala_actors::runtime::clock::SystemClock;
-use dikala_entities::Secret;
+use dikala_entities::{Secret, VoiceProvider};
 use dikala_protocol::client::Address;
 use dikala_telephony::settings::BridgeSettings;
 

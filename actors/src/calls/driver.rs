@@ -221,7 +221,7 @@ impl CallDriver {
                 Ok(())
             }
             Step::Joined(next) => {
-                join(&mut self.call, *next, ai_cost_idr).await?;
+                join(&mut self.call, *next, report.ai_cost_idr).await?;
                 self.run_due().await;
                 Ok(())
             }

@@ -2,10 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::{
-    histogram::ValueHistogram,
-    quality::{QualityHistograms, QualityStatistics},
-};
+use crate::quality::{QualityHistograms, QualityStatistics};
 
 pub use crate::histogram::{ValueCounts, ValueHistogram};
 

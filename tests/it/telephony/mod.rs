@@ -12,17 +12,17 @@ mod tls;
 mod whatsapp;
 mod whatsapp_setup;
 
-use std::{net::SocketAddr, process::Stdio, sync::Arc};
+use std::{collections::BTreeMap, net::SocketAddr, process::Stdio, sync::Arc};
 
 use dikala_actors::runtime::clock::{Clock, SystemClock};
-use dikala_entities::Secret;
+use dikala_entities::{Secret, VoiceProvider};
 use dikala_protocol::client::Address;
 use dikala_sip::settings::{Codec, SipSettings, Srtp};
 use dikala_telephony::{
     bridge::CallTasks,
     settings::{BridgeSettings, Voice},
     trust::Trust,
-    voice::Scripted,
+    voice::{Provider, Scripted},
 };
 use dikala_testkit::{free_port, within};
 
@@ -73,9 +73,10 @@ fn service(world: &TestWorld) -> Address {
 fn calls(world: &TestWorld) -> CallTasks {
     let clock = Arc::new(|| SystemClock.now());
     let trust = Trust::new(None).unwrap();
+    let scripted: Arc<dyn Provider> = Arc::new(Scripted);
     CallTasks::start(
         &settings(),
-        Arc::new(Scripted),
+        BTreeMap::from([(VoiceProvider::Scripted, scripted)]),
         service(world),
         trust,
         clock,

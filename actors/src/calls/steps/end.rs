@@ -45,7 +45,7 @@ pub(in crate::calls) async fn end(
         epoch: call.row.epoch,
         minutes: call.state.minutes(&ending),
     };
-    let ai_cost_idr = ai_cost_idr.or(call.row.ai_cost_idr);
+    let ai_cost_idr = report.ai_cost_idr.or(call.row.ai_cost_idr);
     let rate = call.deps.ai_cost_idr_per_minute;
     let with_agent = call.state.minutes_with_agent(&ending);
     let unsettled = Arc::new(UnsettledEnding {
@@ -59,9 +59,7 @@ pub(in crate::calls) async fn end(
         },
         ending: ending.clone(),
         ai_cost: move |settled: Settlement| {
-            report
-                .ai_cost_idr
-                .unwrap_or_else(|| settled.minutes.min(with_agent).saturating_mul(rate))
+            ai_cost_idr.unwrap_or_else(|| settled.minutes.min(with_agent).saturating_mul(rate))
         },
     });
     let (then, was) = (Arc::clone(&unsettled), call.row.status);

@@ -353,10 +353,9 @@ impl MediaReceiver {
         let frames = ((now_ms - due) / FRAME_MS + 1).min(FILL_MAX);
         self.filled_ms += frames * FRAME_MS;
         self.fill_ms = Some((due + frames * FRAME_MS).max(now_ms.saturating_sub(FRAME_MS)));
-        let at_ms = now_ms.saturating_sub(self.pending_ms());
         self.pending
             .resize(self.pending.len() + FRAME * frames as usize, 0);
-        self.emit(terms, at_ms, heard);
+        self.emit(terms, None, heard);
     }
 
     fn drain(
@@ -434,7 +433,7 @@ impl MediaReceiver {
         self.expected = Some(header.timestamp.wrapping_add(lasts));
         self.fill_ms = Some(now_ms + PATIENCE_MS);
         self.filled_ms = 0;
-        self.emit(terms, at_ms, heard);
+        self.emit(terms, Some(at_ms), heard);
     }
 
     /// The milliseconds of samples that wait to be emitted.
@@ -442,13 +441,14 @@ impl MediaReceiver {
         self.pending.len() as u64 / 16
     }
 
-    /// Emits whole frames; none while the call is held, because nobody speaks then. `at_ms`: when their first sample came.
-    fn emit(&mut self, terms: &MediaTerms, at_ms: u64, heard: &mut Vec<StreamEvent>) {
+    /// Emits whole frames; none while the call is held, because nobody speaks then. `at_ms`: when their first sample came. Silence
+    /// that was filled in never came, and the echo guard does not hear it: the late packets will.
+    fn emit(&mut self, terms: &MediaTerms, at_ms: Option<u64>, heard: &mut Vec<StreamEvent>) {
         let whole = self.pending.len() / FRAME * FRAME;
         if !terms.held() {
-            let times = (at_ms..).step_by(FRAME_MS as usize);
-            for (at_ms, frame) in times.zip(self.pending[..whole].chunks_exact(FRAME)) {
-                let is_echo = self.echo.heard(frame, at_ms);
+            for (n, frame) in (0..).zip(self.pending[..whole].chunks_exact(FRAME)) {
+                let is_echo =
+                    at_ms.is_some_and(|at_ms| self.echo.heard(frame, at_ms + n * FRAME_MS));
                 let change = self.activity.hear(frame, is_echo);
                 heard.push(StreamEvent::Audio(frame.to_vec()));
                 heard.extend(change.map(|change| match change {

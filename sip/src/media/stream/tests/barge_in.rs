@@ -8,8 +8,11 @@ use crate::media::{fir::Resampler, g711::Law};
 /// 1.6 s of speech, 8 kHz, A-law.
 const SPEECH: &[u8] = include_bytes!("../../activity/speech.al");
 
-/// The caller speaks from the first millisecond on, and `obeys` runs `after_ms` after that was noticed. Returns the reported
-/// delays, and when the voice was noticed.
+/// The agent speaks alone for this long before the caller does.
+const ALONE_MS: u64 = 1_200;
+
+/// The caller speaks after [`ALONE_MS`], and `obeys` runs `after_ms` after that was noticed. Returns the reported delays, and when
+/// the voice was noticed; times count from the caller's first word.
 fn silence(
     says: &[i16],
     obeys: impl Fn(&mut super::MediaStream),
@@ -18,13 +21,14 @@ fn silence(
     let mut ours = stream(terms(Codec::Pcma, THERE), 5);
     ours.say(says);
     let (mut told, mut noticed) = (Vec::new(), None);
-    for (n, words) in (0_u16..).zip(SPEECH.chunks_exact(160)) {
+    let quiet = std::iter::repeat_n(&[0xd5; 160][..], ALONE_MS as usize / 20);
+    for (n, words) in (0_u16..).zip(quiet.chain(SPEECH.chunks_exact(160))) {
         let now_ms = u64::from(n + 1) * 20;
         let mut heard = give(&mut ours, &packet(n, 8, words), now_ms);
         if heard.contains(&StreamEvent::VoiceStarted) {
-            noticed = noticed.or(Some(now_ms));
+            noticed = noticed.or(Some(now_ms - ALONE_MS));
         }
-        if noticed.is_some_and(|noticed| now_ms == noticed + after_ms) {
+        if noticed.is_some_and(|noticed| now_ms == ALONE_MS + noticed + after_ms) {
             obeys(&mut ours);
         }
         heard.extend(tick(&mut ours, now_ms).1);
@@ -51,7 +55,8 @@ fn the_time_from_voice_to_silence_is_told() {
 fn who_falls_silent_by_himself_or_not_at_all_was_not_interrupted() {
     assert_eq!(silence(&[], super::MediaStream::pause, 0).0, [0; 0]);
     let (_, noticed) = silence(&[], super::MediaStream::pause, 0);
-    let ends = buzz(usize::try_from(noticed).expect("a few milliseconds") + 10);
+    let ends = usize::try_from(ALONE_MS + noticed).expect("a second");
+    let ends = buzz(ends + 10);
     assert_eq!(silence(&ends, super::MediaStream::pause, 60).0, [0; 0]);
     assert_eq!(silence(&buzz(5_000), |_| (), 0).0, [0; 0]);
 }

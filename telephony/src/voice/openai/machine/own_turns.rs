@@ -23,7 +23,7 @@ pub(super) struct TurnAudio {
 impl OwnTurns {
     /// Adds 20 to 40 ms of the caller.
     pub(super) fn hear(&mut self, samples: &[i16]) -> TurnAudio {
-        let change = self.activity.hear(samples);
+        let change = self.activity.hear(samples, false);
         let was_speaking = self.is_speaking;
         match change {
             Some(VoiceChange::Started) => self.is_speaking = true,

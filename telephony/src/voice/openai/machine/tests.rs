@@ -3,6 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use dikala_entities::Speaker;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};

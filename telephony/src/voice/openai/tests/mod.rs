@@ -18,12 +18,7 @@ fn settings(url: String) -> OpenAiSettings {
         model: MODEL.to_owned(),
         transcription_model: TRANSCRIPTION_MODEL.to_owned(),
         turn_detection: TurnDetection::Server,
-        prices: Prices {
-            text_in: 0,
-            audio_in: 0,
-            text_out: 0,
-            audio_out: 0,
-        },
+        prices: Prices::default(),
     }
 }
 
