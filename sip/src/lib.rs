@@ -36,7 +36,6 @@ mod trunks;
 mod whatsapp;
 
 pub use self::media::{
-    activity::{Activity, VoiceChange},
     fir::Resampler,
     tones::{waiting_tone, warning_tone},
 };

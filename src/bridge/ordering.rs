@@ -192,11 +192,10 @@ async fn carry_out(
         MessageContent::Incoming(incoming) => {
             let payer = calls.tenant_of_number(&incoming.did);
             match share.ring_turn(payer, &mut room, RING_WITHIN).await {
-                Ok(_turn) => {
-                    let opened = Box::pin(arrived(since, calls.incoming(bridge, incoming))).await;
-                    opened.map(Success::Call)
-                }
                 Err(error) => Err(error),
+                Ok(_turn) => Box::pin(arrived(since, calls.incoming(bridge, incoming)))
+                    .await
+                    .map(Success::Call),
             }
         }
         MessageContent::Call(CallMessage { call, at, report }) => {
@@ -205,10 +204,10 @@ async fn carry_out(
                     let message = invocation(bridge, function, at, since);
                     return Box::pin(invoke(calls, share, call, message, room)).await;
                 }
-                CallReport::Answered => CallInput::Answered {
-                    at,
-                    message_id: id.to_owned(),
-                },
+                CallReport::Answered => {
+                    let message_id = id.to_owned();
+                    CallInput::Answered { at, message_id }
+                }
                 CallReport::Transferred { to, ai_cost_idr } => {
                     tracing::debug!(%call, ?to, "a person has answered");
                     let ai_cost_idr = signed(ai_cost_idr);
@@ -241,17 +240,17 @@ async fn carry_out(
                 },
             };
             let _turn = share.turn(calls.tenant_of_call(call)).await;
-            let reply = Box::pin(arrived(since, calls.tell(Some(bridge), call, input))).await;
-            reply.map(Success::Call)
+            let told = calls.tell(Some(bridge), call, input);
+            Box::pin(arrived(since, told)).await.map(Success::Call)
         }
         MessageContent::Heartbeat(Heartbeat { active, at }) => {
             let ended = match active {
                 _ if !calls.seen(bridge) => Err(CallError::Unavailable),
+                None => Ok(Vec::new()),
                 Some(active) => {
                     let _turn = share.list_turn().await;
                     Box::pin(calls.heartbeat(bridge, &active, at)).await
                 }
-                None => Ok(Vec::new()),
             };
             ended.map(|ended| Success::Heartbeat { ended })
         }

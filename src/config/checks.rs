@@ -311,18 +311,23 @@ fn half_of_mail(layers: &Layers) -> Option<String> {
 
 /// Some providers require an API key. Without one, a stand-in voice is used unless the provider was chosen by name.
 fn voice_without_key(layers: &Layers) -> Option<String> {
-    let is_wanted = layers
+    let is_enabled = layers
         .text("telephony.enabled")
-        .eq_ignore_ascii_case("true")
-        && !layers.wants_stand_in();
-    let needs: [(&str, &str, fn(&str) -> bool); 2] = [
-        ("gemini", "GEMINI_API_KEY", wants_key),
-        ("openai", "OPENAI_API_KEY", wants_openai_key),
-    ];
-    let (provider, variable, _) = needs.into_iter().find(|(provider, _, wants_key)| {
-        is_wanted && layers.lacks_key(provider, *wants_key) && names(layers, provider).is_some()
-    })?;
-    let named = names(layers, provider)?;
+        .eq_ignore_ascii_case("true");
+    if !is_enabled || layers.wants_stand_in() {
+        return None;
+    }
+    let named_without_key = |provider: &str, wants_key: fn(&str) -> bool| {
+        names(layers, provider).filter(|_| layers.lacks_key(provider, wants_key))
+    };
+    let (provider, variable, named) = match named_without_key("gemini", wants_key) {
+        Some(named) => ("gemini", "GEMINI_API_KEY", named),
+        None => (
+            "openai",
+            "OPENAI_API_KEY",
+            named_without_key("openai", wants_openai_key)?,
+        ),
+    };
     Some(format!(
         "{}, and telephony.{provider}.api_key is not set; set it ({variable}), or name scripted instead, which needs none",
         layers.told(named)

@@ -21,7 +21,7 @@ use dikala_sip::{
 };
 use serde_json::{Map, Value, json};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
+    sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
     time::{Instant, timeout, timeout_at},
 };
@@ -29,6 +29,7 @@ use tokio::{
 use crate::{
     USER_AGENT,
     call::{self, CallCounters, CallOrigin, CallRules, Providers, TaskDeps, unavailable},
+    early_voices::EarlyVoices,
     settings::{BridgeSettings, Voice},
     trust::{Trust, TrustError},
     voice::{Scripted, gemini::GeminiProvider, openai::OpenAiProvider},
@@ -36,8 +37,6 @@ use crate::{
 
 /// Calls that have come in and have no task yet.
 const INCOMING_MAX: usize = 64;
-/// Unanswered calls of a trunk whose voice sessions are open already. The sessions of others open after the answer.
-const EARLY_VOICES_MAX: usize = 10;
 /// The end of the shutdown time, reserved for a farewell sentence and the last messages to the service. At most a third of it.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// The end of [`FAREWELL`], reserved for the way to phone and service.
@@ -390,19 +389,6 @@ fn kind_of(channel: &OfferedChannel) -> ChannelKind {
     match channel {
         OfferedChannel::Telephone => ChannelKind::Phone,
         OfferedChannel::WhatsApp(_) => ChannelKind::Whatsapp,
-    }
-}
-
-/// Voice sessions that open before the answer, by trunk. A trunk that sends forged calls costs no more of them.
-#[derive(Debug, Default)]
-struct EarlyVoices(BTreeMap<String, Arc<Semaphore>>);
-
-impl EarlyVoices {
-    /// Trunks are configured, so they are few.
-    fn of_trunk(&mut self, trunk: String) -> Option<OwnedSemaphorePermit> {
-        let new = || Arc::new(Semaphore::new(EARLY_VOICES_MAX));
-        let semaphore = self.0.entry(trunk).or_insert_with(new);
-        Arc::clone(semaphore).try_acquire_owned().ok()
     }
 }
 

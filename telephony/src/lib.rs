@@ -11,6 +11,7 @@
 
 pub mod bridge;
 pub mod call;
+mod early_voices;
 pub mod settings;
 pub mod threads;
 pub mod trust;

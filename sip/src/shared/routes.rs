@@ -56,7 +56,8 @@ impl Shared {
 
     /// The route of a request inside a dialog. `known` is where the peer's last request came from. A phone, which has no `trunk`,
     /// is reached nowhere else. A trunk may record a route through public addresses and its own. It takes time if a name has to be
-    /// looked up, or a connection to be opened; otherwise it is ready at once.
+    /// looked up, or a connection to be opened; otherwise it is ready at once. Where no server can be reached it is `known`, if that
+    /// is open.
     ///
     /// Errors: no server can be reached, or the connection of a phone is gone.
     pub async fn flow_within(
@@ -72,7 +73,14 @@ impl Shared {
         let trunk = trunk.ok_or(io::ErrorKind::NotConnected)?;
         let uri = dialog.next_hop();
         let mut targets = self.targets_named(trunk, &uri, known).await;
-        self.flow_among(&mut targets, &uri.host, Some(known)).await
+        if named_transport(&uri).is_none() && known.is_open() {
+            // The dialog has a transport already; the DNS may name others, which a firewall may swallow.
+            targets.retain(|target| target.transport == known.transport);
+        }
+        match self.flow_among(&mut targets, &uri.host, Some(known)).await {
+            Err(_) if known.is_open() => Ok(known.clone()),
+            routed => routed,
+        }
     }
 
     /// The servers of an address that a trunk names: public ones and its own are followed. Without any it is `known`, where its

@@ -41,7 +41,7 @@ pub struct VoiceStatistics {
     pub provider: VoiceProvider,
     /// From the end of the caller's voice to the agent's first sound, in microseconds.
     pub turns: ValueCounts,
-    /// What was done for callers who waited, by step.
+    /// Steps for callers who waited, with their names.
     pub stalls: [(&'static str, u64); Stall::ALL.len()],
     /// Times that it took over from another provider.
     pub failovers: u64,

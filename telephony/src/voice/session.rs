@@ -41,6 +41,8 @@ pub enum VoiceInput {
     Audio(Vec<i16>),
     /// A note for the agent that the caller did not say, such as a failed transfer.
     Text(String),
+    /// The caller waits for an answer. The text asks the model for it, unless an answer is under way.
+    AnswerNow(String),
     /// The caller's voice has begun, or has ended.
     Activity { speaks: bool },
     /// The keys that the caller pressed: `the caller pressed 4 2 7 #`.

@@ -259,8 +259,8 @@ async fn a_caller_whose_credit_ends_hears_goodbye() {
     let tenant = &world.tenant;
     let model = FakeGemini::start();
     model.answer([says(GREETING, 600), says(GOODBYE, 900)]);
-    // Twenty seconds of the minute are left.
-    let bridge = late_bridge(&world, &model, Duration::from_secs(40)).await;
+    // 14 s of the minute are left, so the warning comes before the agent asks whether the caller is there.
+    let bridge = late_bridge(&world, &model, Duration::from_secs(46)).await;
     let phone = TestPhone::call(bridge.addresses()[0].address, &tenant.did).await;
     hears(&phone, 1, 600).await;
     // Usage that is reported outside of a turn counts as well.

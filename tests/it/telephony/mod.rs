@@ -442,7 +442,7 @@ fn check_tries_what_the_bridge_needs() {
     let keys = format!(
         "[telephony]\nenabled = true\n[telephony.sip]\nlisten = [\"udp://127.0.0.1:{port}\", \"tls://127.0.0.1:0\"]\n\
          tls_certificate_file = \"/nowhere.pem\"\ntls_key_file = \"/nowhere.key\"\n\
-         rtp_ports = \"{first}-{}\"\n[telephony.voice]\nmodel = \"scripted\"\n\
+         rtp_ports = \"{first}-{}\"\n[telephony.voice]\nprovider = \"scripted\"\n\
          [[telephony.sip.trunks]]\nname = \"jkt\"\n\
          register = {{ registrar = \"sip:127.0.0.1:{registrar}\", username = \"u\", password = \"hush\" }}\n",
         first + 1,

@@ -143,7 +143,7 @@ async fn fifty_calls_from_whatsapp_are_greeted_whole_and_settled_once_whoever_ha
     write("sip.pem", certificate::SERVER);
     write("sip.key", certificate::SERVER_KEY);
     let text = format!(
-        "[telephony.voice]\nmodel = \"scripted\"\n[telephony.sip]\nlisten = [\"tls://127.0.0.1:0\"]\nsrtp = \"off\"\n\
+        "[telephony.voice]\nprovider = \"scripted\"\n[telephony.sip]\nlisten = [\"tls://127.0.0.1:0\"]\nsrtp = \"off\"\n\
          tls_certificate_file = \"sip.pem\"\ntls_key_file = \"sip.key\"\n[[telephony.sip.trunks]]\n\
          name = \"wa\"\npreset = \"whatsapp\"\naddresses = [\"127.0.0.0/8\"]\nnumber = \"{}\"\n",
         world.tenant.did

@@ -56,7 +56,7 @@ impl AtMeta {
     fn configure(&mut self, host: &str, fields: &str) {
         let (file, port) = (self.path("dikala.toml"), self.port);
         let text = format!(
-            "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n[telephony.sip]\n\
+            "[telephony]\nenabled = true\n[telephony.voice]\nprovider = \"scripted\"\n[telephony.sip]\n\
              listen = [\"tls://127.0.0.1:{port}\"]\npublic_address = \"{host}\"\n\
              tls_certificate_file = \"sip.pem\"\ntls_key_file = \"sip.key\"\n[[telephony.sip.trunks]]\n\
              name = \"wa\"\npreset = \"whatsapp\"\naddresses = [\"{}\"]\nnumber = \"{}\"\n{fields}\n",

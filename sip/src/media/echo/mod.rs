@@ -19,7 +19,7 @@ const DELAYS: usize = 61;
 const KEPT: usize = 128;
 /// The envelope at −50 dBFS, the softest that is taken for voice.
 const LOUD: f32 = 10.2;
-/// What a slot's weight in the sums is multiplied by with each later slot: half of it is gone after 0.7 s.
+/// The factor of a slot's weight in the sums with each later slot: half of it is gone after 0.7 s.
 const FADE: f32 = 0.99;
 /// Variances below this are rounding errors.
 const VARIANCE_MIN: f32 = 10.0;

@@ -1,16 +1,17 @@
 //! The media of one call: packets in, audio and keys out; speech in, a packet every 20 ms out.
 //!
-//! [`latch`] admits packets, [`arrival`] finds when they would have come without jitter, [`receive`] turns them into frames and
-//! keys, [`send`] turns speech into packets. Milliseconds come from a monotonic clock.
+//! [`latch`] admits packets, [`arrival`] removes their jitter, [`receive`] makes frames and keys, [`send`] packets of speech.
 
 mod arrival;
 mod latch;
 mod quality;
 mod receive;
+mod seed;
 mod send;
 
 use std::net::{IpAddr, SocketAddr};
 
+pub use self::seed::RtpSeed;
 use self::{
     latch::{Latch, PacketProof},
     receive::MediaReceiver,
@@ -61,28 +62,6 @@ pub enum StreamEvent {
     FellSilent {
         after_ms: u64,
     },
-}
-
-/// Random start values of this side's RTP numbers and names.
-#[derive(Debug, Clone, Copy)]
-pub struct RtpSeed {
-    pub ssrc: u32,
-    pub sequence: u16,
-    pub timestamp: u32,
-    pub cname: u64,
-}
-
-impl RtpSeed {
-    pub fn new(random: [u8; 18]) -> Self {
-        let [a, b, c, d, e, f, g, h, i, j, name @ ..] = random;
-        Self {
-            ssrc: u32::from_be_bytes([a, b, c, d]),
-            // Below the middle, so that no packet lost at the start makes SRTP miss a wrap (RFC 3711, section 3.3.1).
-            sequence: u16::from_be_bytes([e, f]) & 0x7fff,
-            timestamp: u32::from_be_bytes([g, h, i, j]),
-            cname: u64::from_be_bytes(name),
-        }
-    }
 }
 
 /// Counts since the call began; `peer_` fields are the other side's report about our packets.
@@ -366,16 +345,22 @@ impl MediaStream {
             ..
         } = self;
         let silent = terms.held() || latch.media().ip().is_unspecified();
-        let echo = &mut receiver.echo;
-        sender.tick(now_ms, silent, terms, echo, heard, &mut |packet| {
-            if srtp
-                .as_mut()
-                .is_none_or(|session| session.protect(packet).is_ok())
-            {
-                statistics.sent += 1;
-                send(Channel::Rtp, latch.media(), packet);
-            }
-        });
+        sender.tick(
+            now_ms,
+            silent,
+            terms,
+            &mut receiver.echo,
+            heard,
+            &mut |packet| {
+                if srtp
+                    .as_mut()
+                    .is_none_or(|session| session.protect(packet).is_ok())
+                {
+                    statistics.sent += 1;
+                    send(Channel::Rtp, latch.media(), packet);
+                }
+            },
+        );
         if let BargeIn::Obeyed { begun_ms } = self.barge_in {
             self.barge_in = BargeIn::None;
             let after_ms = now_ms.saturating_sub(begun_ms);

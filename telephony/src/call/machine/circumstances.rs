@@ -1,4 +1,4 @@
-//! What the agent is told of a call beside its prompt: time, caller, called number and channel.
+//! Sentences for the agent about the call, beside its prompt: time, caller, called number and channel.
 
 use std::fmt::Write;
 

@@ -175,10 +175,9 @@ impl CallMachine {
         voices.find(|(name, _)| *name == current)?.1
     }
 
-    /// The call has a cost of its own, because a provider of it has prices.
+    /// The call has a cost of its own, because a provider that it has used has prices.
     pub(super) fn is_priced(&self) -> bool {
-        let mut voices = self.rules.voices.iter();
-        voices.any(|(name, prices)| prices.is_some() && self.providers.has(*name))
+        self.prices().is_some() || self.meter.idr() > 0
     }
 
     fn voice_report(&self) -> VoiceReport {

@@ -8,7 +8,7 @@ const MS_PER_SECOND: u128 = 1_000;
 /// The service accepts no larger cost.
 const IDR_MAX: u64 = 1_000_000_000;
 
-/// What the voices of a call have cost so far, in parts of a rupiah.
+/// The cost of a call's voices so far, in parts of a rupiah.
 #[derive(Debug, Default)]
 pub(super) struct Meter(u128);
 

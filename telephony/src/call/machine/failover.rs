@@ -44,10 +44,6 @@ impl ProviderOrder {
         }
     }
 
-    pub(super) fn has(&self, provider: VoiceProvider) -> bool {
-        self.providers.contains(&provider)
-    }
-
     pub(super) fn current(&self) -> Option<VoiceProvider> {
         self.providers.get(self.current).copied()
     }
@@ -94,13 +90,11 @@ impl CallMachine {
             so_far: self.transcript.so_far(),
         };
         out.push(MachineEffect::OpenVoice(provider, Box::new(setup)));
-        let is_filled = matches!(
-            self.voice,
-            VoiceState::Away {
-                is_filled: true,
-                ..
-            }
-        );
+        let was_away = match self.voice {
+            VoiceState::Away { is_filled, .. } => is_filled,
+            VoiceState::None | VoiceState::Ready => false,
+        };
+        let is_filled = was_away || self.guard.is_filled();
         self.voice = VoiceState::Away {
             since: now.ms,
             is_filled,
@@ -145,6 +139,7 @@ impl CallMachine {
     fn reopen_voice(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         out.push(MachineEffect::CloseVoice);
         self.functions.reopened();
+        self.speaking.change_voice();
         self.open_voice(now, out);
     }
 }

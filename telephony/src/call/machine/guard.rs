@@ -19,6 +19,8 @@ const SECOND_REMINDER_MS: u64 = 20_000;
 /// The length of a function's run from which the caller hears a filler, and the time until the next one.
 const FUNCTION_FILLER_MS: u64 = 2_000;
 const NEXT_FILLER_MS: u64 = 8_000;
+/// The longest voice of a caller that is waited for while the agent says nothing.
+const NOISE_MS: u64 = 30_000;
 /// Quieter samples of the agent (−50 dBFS) count as silence.
 const SOFTEST: u16 = 104;
 
@@ -57,6 +59,8 @@ pub(super) enum GuardStep {
     EndForSilence,
     /// A function takes long.
     FunctionFiller,
+    /// A voice without end is a noise, and the caller may be waiting.
+    IgnoreNoise,
 }
 
 impl GuardStep {
@@ -67,7 +71,7 @@ impl GuardStep {
             Self::Filler => Some(Stall::Filled),
             Self::Replace => Some(Stall::Replaced),
             Self::GiveUp => Some(Stall::GivenUp),
-            Self::Remind | Self::EndForSilence | Self::FunctionFiller => None,
+            Self::Remind | Self::EndForSilence | Self::FunctionFiller | Self::IgnoreNoise => None,
         }
     }
 }
@@ -76,6 +80,8 @@ impl GuardStep {
 pub(super) struct ConversationGuard {
     settings: ConversationSettings,
     caller_speaks: bool,
+    /// When the caller's voice began.
+    caller_since: u64,
     /// The agent owes the caller an answer.
     owed: Option<OwedAnswer>,
     /// The caller has said nothing since the agent's words.
@@ -113,6 +119,7 @@ impl ConversationGuard {
         Self {
             settings,
             caller_speaks: false,
+            caller_since: 0,
             owed: None,
             silence: None,
             queued_until: 0,
@@ -130,6 +137,10 @@ impl ConversationGuard {
         self.is_filled = true;
     }
 
+    pub(super) fn is_filled(&self) -> bool {
+        self.is_filled
+    }
+
     /// The call is answered: the caller waits for the first words.
     pub(super) fn begin(&mut self, now: u64) {
         self.owe(now, false);
@@ -142,8 +153,9 @@ impl ConversationGuard {
         }
     }
 
-    pub(super) fn caller_started(&mut self) {
+    pub(super) fn caller_started(&mut self, now: u64) {
         self.caller_speaks = true;
+        self.caller_since = now;
         self.owed = None;
         self.silence = None;
     }
@@ -195,11 +207,16 @@ impl ConversationGuard {
         }
     }
 
+    /// All of the agent's speech has been played, perhaps sooner than estimated.
+    pub(super) fn played(&mut self, now: u64) {
+        self.queued_until = self.queued_until.min(now);
+        self.audible_until = self.audible_until.min(now);
+    }
+
     /// The agent's queued speech is discarded.
     pub(super) fn flushed(&mut self, now: u64) {
         self.paused_since = None;
-        self.queued_until = self.queued_until.min(now);
-        self.audible_until = self.audible_until.min(now);
+        self.played(now);
         if !self.caller_speaks && self.owed.is_none() {
             self.silence = None;
             self.owe(now, true);
@@ -213,14 +230,14 @@ impl ConversationGuard {
         self.functions += 1;
     }
 
-    /// A function has ended: the agent owes its result.
+    /// A function has ended: the agent owes its result, after the words that it says meanwhile.
     pub(super) fn function_ended(&mut self, now: u64) {
         let was_last = self.functions == 1;
         self.functions = self.functions.saturating_sub(1);
-        if was_last && !self.caller_speaks && !self.has_speech(now) {
+        if was_last && !self.caller_speaks {
             let is_a_turn = self.owed.is_some_and(|owed| owed.is_a_turn);
             self.silence = None;
-            self.owe(now, is_a_turn);
+            self.owe(now.max(self.audible_until), is_a_turn);
         }
     }
 
@@ -255,10 +272,14 @@ impl ConversationGuard {
         let (_, step) = self.next().filter(|(due, _)| *due <= now)?;
         match step {
             GuardStep::FunctionFiller => self.filler_due = now + NEXT_FILLER_MS,
+            GuardStep::IgnoreNoise => {
+                self.caller_speaks = false;
+                self.owe(now, false);
+            }
             GuardStep::Remind | GuardStep::EndForSilence => {
                 if let Some(silence) = &mut self.silence {
                     silence.since = now;
-                    silence.reminders += 1;
+                    silence.reminders += u8::from(has_model);
                 }
             }
             _ => {
@@ -267,17 +288,24 @@ impl ConversationGuard {
                 }
             }
         }
+        let was_filled = self.is_filled;
+        self.is_filled |= step == GuardStep::Filler && has_model;
         let is_needless = match step {
             GuardStep::GiveUp => false,
-            GuardStep::Filler => !has_model || self.is_filled,
+            GuardStep::IgnoreNoise => true,
+            GuardStep::Filler => !has_model || was_filled,
             _ => !has_model,
         };
         (!is_needless).then_some(step)
     }
 
     fn next(&self) -> Option<(u64, GuardStep)> {
-        if self.is_held || self.caller_speaks {
+        if self.is_held {
             return None;
+        }
+        if self.caller_speaks {
+            let since = self.caller_since.max(self.audible_until);
+            return Some((since + NOISE_MS, GuardStep::IgnoreNoise));
         }
         let (due, step) = if self.functions > 0 {
             let after_words = self.audible_until + FUNCTION_FILLER_MS;

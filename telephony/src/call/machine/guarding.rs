@@ -1,4 +1,4 @@
-//! What a call does in each step of its conversation guard.
+//! The steps of the conversation guard, as a call takes them.
 
 use dikala_entities::{FillerKind, HangupInitiator, HangupReason};
 
@@ -30,7 +30,10 @@ impl CallMachine {
         }
         let say = |text: &str| MachineEffect::Voice(VoiceInput::Text(text.to_owned()));
         match step {
-            GuardStep::AskAgain => out.push(say(ANSWER_NOW)),
+            GuardStep::AskAgain => {
+                let ask = VoiceInput::AnswerNow(ANSWER_NOW.to_owned());
+                out.push(MachineEffect::Voice(ask));
+            }
             GuardStep::Filler => self.say_phrase(Phrase::Wait, now, out),
             GuardStep::Replace => self.replace_voice(now, out),
             GuardStep::GiveUp => self.give_up(now, out),
@@ -50,6 +53,7 @@ impl CallMachine {
                 FillerKind::Tone => self.speaking.say_own(waiting_tone(), out),
                 FillerKind::Off => {}
             },
+            GuardStep::IgnoreNoise => {}
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) struct CallMachine {
     /// The service's id, empty until it is known.
     call_id: String,
     agent: Option<Box<CallAgent>>,
-    /// What the agent is told of the call, beside its prompt.
+    /// Sentences for the agent about the call.
     circumstances: String,
     speaking: Speaking,
     providers: ProviderOrder,
@@ -331,13 +331,7 @@ impl CallMachine {
             (Phase::Talking | Phase::Leaving(_), event) => {
                 self.on_media(event, now, out);
             }
-            (
-                Phase::Asking { .. }
-                | Phase::Opening(_)
-                | Phase::Answering { .. }
-                | Phase::Joined(_),
-                _,
-            ) => {}
+            _ => {}
         }
     }
 

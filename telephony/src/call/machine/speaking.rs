@@ -88,6 +88,11 @@ impl Speaking {
         self.said.ends() / PER_MS
     }
 
+    /// Another voice session begins. What the last one said is not its own.
+    pub(super) fn change_voice(&mut self) {
+        self.said.own = vec![(0, self.said.length)];
+    }
+
     /// Sets a mark behind everything said so far.
     pub(super) fn mark(&mut self, out: &mut Vec<MachineEffect>) -> u64 {
         self.last_mark += 1;

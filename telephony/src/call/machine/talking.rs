@@ -36,6 +36,9 @@ impl CallMachine {
             }
             LegEvent::Played(mark) => {
                 self.speaking.played(mark);
+                if !self.speaking.is_speaking() {
+                    self.guard.played(now.ms);
+                }
                 self.played_in_leaving(mark, now, out);
             }
             LegEvent::Flushed { total_played_ms } => {
@@ -56,6 +59,10 @@ impl CallMachine {
             LegEvent::Held(is_held) => {
                 self.resume_speech(now, &mut Vec::new());
                 self.guard.held(is_held, now.ms);
+                if is_held {
+                    self.guard.paused(now.ms);
+                    self.tell_activity(false, out);
+                }
                 self.is_held = is_held;
                 let order = if is_held {
                     Order::Pause
@@ -112,7 +119,7 @@ impl CallMachine {
     }
 
     fn caller_started(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
-        self.guard.caller_started();
+        self.guard.caller_started(now.ms);
         self.tell_activity(true, out);
         match &self.phase {
             Phase::Talking if self.interruptions_mode() == InterruptionMode::Fast => {
@@ -302,7 +309,7 @@ impl CallMachine {
     pub(super) fn say_phrase(&mut self, phrase: Phrase, now: Now, out: &mut Vec<MachineEffect>) {
         let language = self.agent.as_ref().map_or("", |agent| &agent.language);
         let (text, samples) = phrase.spoken(language);
-        self.transcript.whole(Speaker::Agent, text, now.at);
+        self.transcript.own(text, now.at);
         self.speaking.say_own(samples, out);
     }
 

@@ -191,7 +191,12 @@ impl Story {
         effects
     }
 
-    /// The caller's voice begins, so that the guard waits. Returns the orders to the phone.
+    /// The caller holds the call, so the guard waits.
+    fn hold(&mut self) {
+        self.on(MachineInput::Leg(LegEvent::Held(true)));
+    }
+
+    /// The caller's voice begins. Returns the orders to the phone.
     fn caller_speaks(&mut self) -> Vec<Order> {
         let effects = self.on(MachineInput::Leg(LegEvent::VoiceStarted));
         orders(&effects).into_iter().cloned().collect()
@@ -654,7 +659,7 @@ fn a_function_is_called_and_its_result_given_to_the_model() {
         [("g1".to_owned(), json!({"output": {"minutes": 20}}))]
     );
     // Much later the answer may have changed.
-    call.caller_speaks();
+    call.hold();
     call.wait(120_001);
     call.on(MachineInput::Voice(VoiceEvent::Reconnected));
     let effects = call.on(tool("h1", "check_order", json!({"orderId": "1"})));
@@ -777,8 +782,7 @@ fn a_model_that_comes_back_in_time_goes_on() {
     call.on(MachineInput::Voice(VoiceEvent::Away));
     assert_eq!(speaks(&call.wait(7_999)), 1);
     call.on(MachineInput::Voice(VoiceEvent::Reconnected));
-    call.caller_speaks();
-    call.wait(3_000);
+    call.hold();
     assert!(call.wait(60_000).is_empty());
     assert_eq!(orders(&call.on(MachineInput::VoiceGone)), [&Order::Flush]);
     let effects = call.on(MachineInput::Leg(LegEvent::Flushed { total_played_ms: 0 }));
@@ -792,7 +796,7 @@ fn a_model_that_comes_back_in_time_goes_on() {
 #[test]
 fn talk_goes_on_without_the_service_for_as_long_as_it_waits() {
     let mut call = Story::talking();
-    call.caller_speaks();
+    call.hold();
     call.on(MachineInput::ServiceStands(false));
     call.wait(20_000);
     call.on(MachineInput::ServiceStands(true));
@@ -811,7 +815,7 @@ fn talk_goes_on_without_the_service_for_as_long_as_it_waits() {
 #[test]
 fn silence_of_the_service_counts_from_its_beginning() {
     let mut call = Story::talking();
-    call.caller_speaks();
+    call.hold();
     call.wait(10_000);
     let since_ms = call.ms - 4_000;
     call.on(MachineInput::ServiceAway { since_ms });

@@ -33,6 +33,8 @@ struct TranscriptEntry {
     turn: SpokenTurn,
     /// More pieces may follow.
     is_open: bool,
+    /// A sentence of the bridge, not of the model.
+    is_own: bool,
     /// The agent's speech for this turn, as a part of all its speech, in milliseconds.
     speech: Option<Speech>,
 }
@@ -160,6 +162,7 @@ impl TranscriptBuilder {
         self.turns.push(TranscriptEntry {
             turn: SpokenTurn::new(role, text, Some(at)),
             is_open,
+            is_own: false,
             speech: None,
         });
     }
@@ -177,9 +180,18 @@ impl TranscriptBuilder {
         said_by(Speaker::Caller) && said_by(Speaker::Agent)
     }
 
-    /// The conversation for a voice session that takes over, oldest turn first.
+    /// Adds a sentence of the bridge.
+    pub(super) fn own(&mut self, text: &str, at: Millis) {
+        self.push(Speaker::Agent, text.to_owned(), at, false);
+        if let Some(said) = self.turns.last_mut() {
+            said.is_own = true;
+        }
+        self.shorten();
+    }
+
+    /// The conversation for a voice session that takes over, oldest turn first, without the bridge's own sentences.
     pub(super) fn so_far(&self) -> Vec<(Speaker, String)> {
-        let turns = self.turns.iter();
+        let turns = self.turns.iter().filter(|said| !said.is_own);
         turns
             .map(|said| (said.turn.role, said.turn.text.clone()))
             .collect()
@@ -235,7 +247,7 @@ fn ends(turns: &[SpokenTurn]) -> String {
 /// Bytes of a text that was heard for a part of its time: whole words.
 fn share(text: &str, heard_ms: u64, all_ms: u64) -> usize {
     if heard_ms >= all_ms {
-        return text.len();
+        return if all_ms == 0 { 0 } else { text.len() };
     }
     let chars = text.chars().count() as u64;
     let heard = usize::try_from(chars * heard_ms / all_ms).unwrap_or(usize::MAX);
@@ -388,7 +400,7 @@ mod tests {
         for (heard, expected) in [(0, 0), (3, 0), (4, 4), (5, 4), (8, 4), (9, 9), (99, 9)] {
             assert_eq!(share("satu dua…", heard, 9).min(9), expected, "{heard}");
         }
-        assert_eq!(share("a", 0, 0), 1);
+        assert_eq!(share("a", 0, 0), 0, "no speech of it has come");
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl VoiceScript {
             VoiceInput::Summarise => said.push(VoiceEvent::Summary(self.summary())),
             VoiceInput::Greet => self.greet(now_ms, &mut said),
             VoiceInput::Text(_)
+            | VoiceInput::AnswerNow(_)
             | VoiceInput::Activity { .. }
             | VoiceInput::Keys(_)
             | VoiceInput::ToolOutcome { .. }

@@ -1,3 +1,5 @@
+//! Conversations as the guard sees them, as stories and at random.
+
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -32,8 +34,8 @@ fn after_words(ms: usize) -> ConversationGuard {
 #[test]
 fn a_caller_who_waits_is_helped_step_by_step() {
     let mut guard = after_words(1_000);
-    guard.caller_started();
-    assert_eq!(guard.due(), None, "the caller speaks");
+    guard.caller_started(0);
+    assert_eq!(guard.due(), Some(31_000), "a noise at the most");
     guard.caller_ended(5_000, 5_400);
     assert_eq!(
         steps(&mut guard, 60_000, true),
@@ -58,7 +60,7 @@ fn without_a_model_only_the_end_is_due() {
 #[test]
 fn the_agents_answer_ends_the_wait_and_is_timed() {
     let mut guard = after_words(1_000);
-    guard.caller_started();
+    guard.caller_started(0);
     guard.caller_ended(5_000, 5_400);
     assert_eq!(guard.agent_says(&vec![3; 480], 5_700), None, "silence");
     assert_eq!(guard.due(), Some(7_500));
@@ -89,7 +91,7 @@ fn a_silent_caller_is_reminded_twice_and_then_left() {
 fn a_word_of_the_caller_begins_the_silence_anew() {
     let mut guard = after_words(2_000);
     assert_eq!(steps(&mut guard, 40_000, true).len(), 2);
-    guard.caller_started();
+    guard.caller_started(0);
     guard.caller_ended(41_000, 41_400);
     guard.agent_says(&speech(1_000), 42_000);
     assert_eq!(
@@ -101,7 +103,7 @@ fn a_word_of_the_caller_begins_the_silence_anew() {
 #[test]
 fn a_word_that_interrupts_nothing_is_no_turn() {
     let mut guard = after_words(10_000);
-    guard.caller_started();
+    guard.caller_started(0);
     guard.paused(1_000);
     guard.caller_ended(1_300, 1_700);
     guard.continued(1_700);
@@ -113,14 +115,14 @@ fn a_word_that_interrupts_nothing_is_no_turn() {
 #[test]
 fn after_an_interruption_the_caller_waits() {
     let mut guard = after_words(10_000);
-    guard.caller_started();
+    guard.caller_started(0);
     guard.paused(1_000);
     guard.flushed(1_200);
-    assert_eq!(guard.due(), None, "the caller still speaks");
+    assert_eq!(guard.due(), Some(31_200), "the caller still speaks");
     guard.caller_ended(3_000, 3_400);
     assert_eq!(guard.due(), Some(5_500));
     let mut late = after_words(10_000);
-    late.caller_started();
+    late.caller_started(0);
     late.caller_ended(1_300, 1_700);
     late.flushed(2_000);
     assert_eq!(late.due(), Some(4_500));
@@ -129,7 +131,7 @@ fn after_an_interruption_the_caller_waits() {
 #[test]
 fn a_function_gets_fillers_and_its_result_is_awaited() {
     let mut guard = after_words(1_000);
-    guard.caller_started();
+    guard.caller_started(0);
     guard.caller_ended(5_000, 5_400);
     guard.function_began(6_000);
     guard.function_began(6_100);
@@ -149,6 +151,36 @@ fn a_function_gets_fillers_and_its_result_is_awaited() {
 }
 
 #[test]
+fn a_result_that_comes_during_the_agents_words_is_awaited_after_them() {
+    let mut guard = after_words(1_000);
+    guard.caller_started(2_000);
+    guard.caller_ended(5_000, 5_400);
+    guard.function_began(6_000);
+    guard.agent_says(&speech(3_000), 6_000);
+    guard.function_ended(7_000);
+    assert_eq!(guard.next(), Some((11_500, GuardStep::AskAgain)));
+}
+
+#[test]
+fn a_noise_without_end_leaves_nobody_alone() {
+    let mut guard = after_words(1_000);
+    guard.caller_started(2_000);
+    let steps = steps(&mut guard, 40_000, true);
+    assert_eq!(
+        steps[..2],
+        [(34_500, GuardStep::AskAgain), (38_000, GuardStep::Filler)]
+    );
+}
+
+#[test]
+fn without_a_model_nobody_is_left_for_silence() {
+    let mut guard = after_words(1_000);
+    assert_eq!(steps(&mut guard, 200_000, false), []);
+    let due = guard.due().expect("a reminder");
+    assert_eq!(guard.step(due, true), Some(GuardStep::Remind));
+}
+
+#[test]
 fn no_filler_is_heard_over_the_agents_words() {
     let mut guard = after_words(5_000);
     guard.function_began(1_000);
@@ -161,7 +193,7 @@ fn no_filler_is_heard_over_the_agents_words() {
 fn hold_does_not_count(#[case] waits: bool, #[case] due: u64) {
     let mut guard = after_words(1_000);
     if waits {
-        guard.caller_started();
+        guard.caller_started(0);
         guard.caller_ended(2_000, 2_400);
     }
     guard.held(true, 3_000);
@@ -208,7 +240,7 @@ proptest! {
             now += wait;
             steps(&mut guard, now, true);
             match happening {
-                Happening::Started => guard.caller_started(),
+                Happening::Started => guard.caller_started(now),
                 Happening::Ended => guard.caller_ended(now.saturating_sub(400), now),
                 Happening::Says(ms) => { guard.agent_says(&speech(ms), now); }
                 Happening::Paused => guard.paused(now),

@@ -24,7 +24,9 @@ fn guards(call: &mut Story, ms: u64) -> Vec<(u64, String)> {
     while call.ms < until && !call.machine.is_over() {
         for effect in call.wait(100) {
             let line = match &effect {
-                MachineEffect::Voice(VoiceInput::Text(_)) => "text".to_owned(),
+                MachineEffect::Voice(VoiceInput::Text(_) | VoiceInput::AnswerNow(_)) => {
+                    "text".to_owned()
+                }
                 MachineEffect::Voice(VoiceInput::Goodbye(_)) => "goodbye".to_owned(),
                 MachineEffect::Say(Speech::Audio(_)) => "phrase".to_owned(),
                 MachineEffect::OpenVoice(name, _) => format!("open {name}"),
@@ -270,6 +272,37 @@ fn a_provider_that_is_away_for_three_seconds_is_left_and_the_caller_hears_one_fi
     call.on(MachineInput::Voice(VoiceEvent::Ready));
     let all = guards(&mut call, 3_000);
     assert_eq!(all, [], "the filler of the wait was heard");
+}
+
+#[test]
+fn a_session_that_takes_over_before_the_first_word_greets() {
+    let mut call = Story::with(rules_with_fallback());
+    call.on(taken());
+    call.on(MachineInput::Leg(LegEvent::Answered));
+    // The caller has heard the request for patience by then.
+    let effects = call.wait(3_000);
+    let so_far = effects.iter().find_map(|effect| match effect {
+        MachineEffect::OpenVoice(VoiceProvider::Openai, setup) => Some(&setup.so_far),
+        _ => None,
+    });
+    assert_eq!(so_far, Some(&Vec::new()));
+    assert!(tells(&effects).contains(&&VoiceInput::Greet));
+}
+
+#[test]
+fn an_interrupted_session_is_told_of_its_own_speech_alone() {
+    let mut call = asked(rules_with_fallback());
+    call.on(MachineInput::Voice(VoiceEvent::Audio(vec![1_000; 24_000])));
+    call.on(lost());
+    call.on(MachineInput::Voice(VoiceEvent::Ready));
+    call.on(MachineInput::Voice(VoiceEvent::Audio(vec![1_000; 24_000])));
+    call.on(MachineInput::Voice(VoiceEvent::Interrupted));
+    let flushed = LegEvent::Flushed {
+        total_played_ms: 1_520,
+    };
+    let effects = call.on(MachineInput::Leg(flushed));
+    let told = tells(&effects);
+    assert_eq!(told, [&VoiceInput::Interrupted { played_ms: 500 }]);
 }
 
 #[test]

@@ -116,7 +116,9 @@ impl SessionMachine {
     fn spoken(&mut self, spoken: VoiceInput) {
         match spoken {
             VoiceInput::Audio(samples) => self.caller(&samples),
-            VoiceInput::Text(text) | VoiceInput::Goodbye(text) => self.say(words::note(&text)),
+            VoiceInput::Text(text) | VoiceInput::AnswerNow(text) | VoiceInput::Goodbye(text) => {
+                self.say(words::note(&text));
+            }
             VoiceInput::Keys(words) => self.say(words),
             VoiceInput::ToolOutcome { id, outcome } => {
                 self.tools.came(&id, outcome, self.now);

@@ -293,6 +293,10 @@ impl RealtimeMachine {
                 self.record.turn_over();
                 self.playback.interrupt();
                 self.tell(VoiceEvent::Interrupted);
+                if !self.answers.is_running() {
+                    // No end of a turn follows, and the next words belong to the next answer.
+                    self.tell_turn_over();
+                }
             }
             None => {}
         }

@@ -129,7 +129,9 @@ impl RealtimeMachine {
     fn spoken(&mut self, spoken: VoiceInput) {
         match spoken {
             VoiceInput::Audio(samples) => self.caller(samples),
-            VoiceInput::Text(text) | VoiceInput::Goodbye(text) => {
+            // A second response would say it all again.
+            VoiceInput::AnswerNow(_) if self.answers.is_running() => {}
+            VoiceInput::Text(text) | VoiceInput::AnswerNow(text) | VoiceInput::Goodbye(text) => {
                 self.record_note(&text);
                 self.words.push(words::note(&text));
             }
@@ -142,8 +144,7 @@ impl RealtimeMachine {
             }
             VoiceInput::Interrupted { played_ms } => self.heard(played_ms),
             VoiceInput::Greet => self.greet(),
-            // Own turns have a detector of their own, which hears the audio as it is sent.
-            VoiceInput::Activity { .. } => {}
+            VoiceInput::Activity { speaks } => self.activity(speaks),
             VoiceInput::Summarise => self.summarise(),
         }
     }

@@ -1,7 +1,5 @@
 //! Events to the model: the caller's audio, texts, outcomes of functions, and how much was heard.
 
-use dikala_sip::VoiceChange;
-
 use super::{RealtimeMachine, SessionEffect, playback::CutItem};
 use crate::voice::{
     common::{AnswerTarget, Role, ToolAnswer, words},
@@ -16,19 +14,23 @@ impl RealtimeMachine {
         if self.summary.is_some() {
             return;
         }
-        let (change, samples) = match &mut self.own_turns {
-            None => (None, samples),
-            Some(turns) => {
-                let turn = turns.hear(&samples);
-                (turn.change, turn.samples)
-            }
+        let samples = match &mut self.own_turns {
+            None => samples,
+            Some(turns) => turns.hear(&samples),
         };
-        if change == Some(VoiceChange::Started) {
-            self.caller_starts(true);
-        }
         self.held_audio.push(&samples);
         self.flush_audio();
-        if change == Some(VoiceChange::Ended) {
+    }
+
+    /// The caller's voice begins or ends. A server that detects turns itself is told nothing.
+    pub(super) fn activity(&mut self, speaks: bool) {
+        let turns = self.own_turns.as_mut();
+        if self.summary.is_some() || !turns.is_some_and(|turns| turns.speaks(speaks)) {
+            return;
+        }
+        if speaks {
+            self.caller_starts(true);
+        } else {
             self.commits = true;
             self.caller_stops();
         }

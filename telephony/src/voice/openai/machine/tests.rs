@@ -12,7 +12,7 @@ use super::{RealtimeMachine, SessionTerms};
 use crate::{
     settings::TurnDetection,
     voice::{
-        Phrase, ToolOutcome, VoiceEvent, VoiceInput,
+        ToolOutcome, VoiceEvent, VoiceInput,
         common::{CloseReason, SessionEffect, VoiceMachine, tests::agent},
         openai::wire::{client::RealtimeRequest, server::RealtimeEvent},
     },
@@ -312,7 +312,8 @@ fn an_interruption_cuts_what_was_not_heard(#[case] played_ms: u64, #[case] expec
     story.says("a", 800);
     story.done.clear();
     story.caller("speech_started", "d");
-    assert_eq!(story.told(), [&VoiceEvent::Interrupted]);
+    let interrupted = [&VoiceEvent::Interrupted, &VoiceEvent::TurnOver];
+    assert_eq!(story.told(), interrupted);
     story.say(VoiceInput::Interrupted { played_ms });
     let cut = story.sent(1);
     assert_eq!(cut.first().unwrap_or(&Value::Null), &expected);
@@ -624,10 +625,11 @@ fn a_turn_that_ends_while_there_is_no_model_is_answered_by_the_next() {
     story.set_up(1);
     story.says("greeting", 400);
     story.closed(1, "gone");
-    let (_, spoken) = Phrase::Wait.spoken("id");
-    for piece in spoken.chunks(320).chain([[0; 320].as_slice(); 40]) {
-        story.say(VoiceInput::Audio(piece.to_vec()));
+    story.say(VoiceInput::Activity { speaks: true });
+    for _ in 0..40 {
+        story.say(VoiceInput::Audio(vec![1; 320]));
     }
+    story.say(VoiceInput::Activity { speaks: false });
     story.until(1_000);
     story.set_up(2);
     let types = story.types(2);
@@ -646,7 +648,8 @@ fn an_item_of_an_earlier_session_is_never_cut() {
     story.set_up(2);
     story.done.clear();
     story.caller("speech_started", "c");
-    assert_eq!(story.told(), [&VoiceEvent::Interrupted]);
+    let interrupted = [&VoiceEvent::Interrupted, &VoiceEvent::TurnOver];
+    assert_eq!(story.told(), interrupted);
     story.say(VoiceInput::Interrupted { played_ms: 3_000 });
     assert!(story.sent(2).is_empty());
 }
