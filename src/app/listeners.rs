@@ -129,12 +129,8 @@ impl Listeners {
         let runtime = &actors.runtime;
         let mut services = Services::new(runtime, settings.api());
         services.operations.telephony = counted.telephony.clone();
-        let records = || {
-            counted
-                .telephony
-                .as_ref()
-                .map(|local| local.records.clone())
-        };
+        let local = counted.telephony.as_ref();
+        let records = local.map(|local| local.records.clone());
         let operations = OperationResources {
             base: settings.http.base(public).into(),
             ..services.operations.clone()
@@ -157,7 +153,7 @@ impl Listeners {
             overview,
             operations: operations.clone(),
             requests: meter.clone(),
-            telephony: records(),
+            telephony: records.clone(),
             configuration: Arc::clone(&settings.shown),
             started_at: runtime.clock.now(),
             verified: Arc::default(),
@@ -185,7 +181,7 @@ impl Listeners {
                 http: meter.clone(),
                 health,
                 mails: counted.mails,
-                telephony: records(),
+                telephony: records,
             }),
             meter: Data::new(meter),
             traces: Data::new(runtime.traces.clone()),

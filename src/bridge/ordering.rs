@@ -199,45 +199,12 @@ async fn carry_out(
             }
         }
         MessageContent::Call(CallMessage { call, at, report }) => {
-            let input = match report {
-                CallReport::Function(function) => {
+            let input = match input(report, at, id) {
+                Ok(input) => input,
+                Err(function) => {
                     let message = invocation(bridge, function, at, since);
                     return Box::pin(invoke(calls, share, call, message, room)).await;
                 }
-                CallReport::Answered => {
-                    let message_id = id.to_owned();
-                    CallInput::Answered { at, message_id }
-                }
-                CallReport::Transferred { to, ai_cost_idr } => {
-                    tracing::debug!(%call, ?to, "a person has answered");
-                    let ai_cost_idr = signed(ai_cost_idr);
-                    CallInput::Joined { at, ai_cost_idr }
-                }
-                CallReport::Transcript { summary, turns } => {
-                    CallInput::Transcript { at, summary, turns }
-                }
-                CallReport::Hangup {
-                    reason,
-                    initiator,
-                    ai_cost_idr,
-                    voice,
-                } => CallInput::HangUp {
-                    at,
-                    reason,
-                    initiator,
-                    ai_cost_idr: signed(ai_cost_idr),
-                    voice,
-                },
-                CallReport::Failed {
-                    reason,
-                    detail,
-                    voice,
-                } => CallInput::Failed {
-                    at,
-                    reason,
-                    detail,
-                    voice,
-                },
             };
             let _turn = share.turn(calls.tenant_of_call(call)).await;
             let told = calls.tell(Some(bridge), call, input);
@@ -256,6 +223,48 @@ async fn carry_out(
         }
     };
     (answer, room)
+}
+
+/// A report as a call takes it. A function is carried out apart.
+fn input(
+    report: CallReport,
+    at: Option<Millis>,
+    id: &str,
+) -> Result<CallInput, FunctionInvocation> {
+    Ok(match report {
+        CallReport::Function(function) => return Err(function),
+        CallReport::Answered => CallInput::Answered {
+            at,
+            message_id: id.to_owned(),
+        },
+        CallReport::Transferred { ai_cost_idr, .. } => CallInput::Joined {
+            at,
+            ai_cost_idr: signed(ai_cost_idr),
+        },
+        CallReport::Transcript { summary, turns } => CallInput::Transcript { at, summary, turns },
+        CallReport::Hangup {
+            reason,
+            initiator,
+            ai_cost_idr,
+            voice,
+        } => CallInput::HangUp {
+            at,
+            reason,
+            initiator,
+            ai_cost_idr: signed(ai_cost_idr),
+            voice,
+        },
+        CallReport::Failed {
+            reason,
+            detail,
+            voice,
+        } => CallInput::Failed {
+            at,
+            reason,
+            detail,
+            voice,
+        },
+    })
 }
 
 fn invocation(

@@ -8,7 +8,6 @@ use super::super::{
     calls::words::provider_id,
     components::{self, Field},
     form::{FormState, Shape},
-    format::ZONES_OFFERED,
     view::DashboardView,
 };
 use crate::operations::agents::{self, FormField};
@@ -93,7 +92,6 @@ pub fn fields(view: &DashboardView, filled: &FormState, choices: FormChoices<'_>
             ("voiceProvider", _) => {
                 Field::select(name, label, providers(view, filled, choices.providers)).optional()
             }
-            ("timeZone", _) => Field::select(name, label, zones(view, filled)).optional(),
             ("conversation.fillers", _) => Field::select(name, label, fillers(view)),
             ("conversation.interruptions", _) => Field::select(name, label, interruptions(view)),
             ("language", _) => Field::select(name, label, languages(filled)),
@@ -142,15 +140,6 @@ fn providers(
     let named = |provider: &VoiceProvider| (provider.to_string(), view.t(provider_id(*provider)));
     std::iter::once((String::new(), view.t("agents-provider-default")))
         .chain(offered.map(named))
-        .collect()
-}
-
-fn zones(view: &DashboardView, filled: &FormState) -> Vec<(String, String)> {
-    let present = Some(filled.text("timeZone"));
-    let other = present.filter(|zone| !zone.is_empty() && !ZONES_OFFERED.contains(zone));
-    let zones = ZONES_OFFERED.iter().copied().chain(other);
-    std::iter::once((String::new(), view.t("agents-time-zone-default")))
-        .chain(zones.map(|zone| (zone.to_owned(), zone.to_owned())))
         .collect()
 }
 

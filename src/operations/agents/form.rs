@@ -40,9 +40,9 @@ const CONVERSATION: [FormField; 5] = [
     FormField { name: "conversation.endAfterSilenceSeconds", shape: Shape::Number, label: "agents-silence",
         hint: Some("agents-silence-hint") },
     FormField { name: "conversation.fillers", shape: Shape::Optional, label: "agents-fillers",
-        hint: Some("agents-fillers-hint") },
+        hint: None },
     FormField { name: "conversation.interruptions", shape: Shape::Optional, label: "agents-interruptions",
-        hint: Some("agents-interruptions-hint") },
+        hint: None },
     FormField { name: "conversation.maskKeys", shape: Shape::Switch, label: "agents-mask-keys",
         hint: Some("agents-mask-keys-hint") },
 ];

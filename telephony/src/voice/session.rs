@@ -130,7 +130,7 @@ pub enum VoiceEvent {
     Lost(String),
 }
 
-/// What a provider bills. No unit is counted twice: cached tokens are in no other field.
+/// The units that a provider bills. No unit is counted twice: cached tokens are in no other field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens, by modality and direction.

@@ -35,21 +35,12 @@ pub(in crate::calls) async fn store(
             status: call.state.status(),
         });
     }
-    let latencies: Vec<i64> = turns
-        .iter()
-        .filter_map(|turn| turn.latency_ms)
-        .map(i64::from)
-        .collect();
+    let latencies = turns.iter().filter_map(|turn| turn.latency_ms);
+    let latencies: Vec<i64> = latencies.map(i64::from).collect();
     let turns = serde_json::to_string(&turns).map_err(|_| CallError::Unavailable)?;
-    if call.row.transcript_summary.as_ref() == Some(&summary) {
-        let known = transcript::Entity::find_by_id(call.row.id)
-            .one(call.deps.store.critical_reader())
-            .await
-            .map_err(unavailable)?;
-        if known.is_some_and(|known| known.turns == turns) {
-            call.open_transcript = None;
-            return Ok(());
-        }
+    if is_stored(call, &summary, &turns).await? {
+        call.open_transcript = None;
+        return Ok(());
     }
     let at = at.min(now).max(call.row.started_at);
     let mut event = events::transcript(&call.row, &summary, at, now);
@@ -95,4 +86,16 @@ pub(in crate::calls) async fn store(
         call.open_transcript = Some(open);
     }
     written
+}
+
+/// The store has this transcript already.
+async fn is_stored(call: &OwnedCall, summary: &String, turns: &str) -> Result<bool, CallError> {
+    if call.row.transcript_summary.as_ref() != Some(summary) {
+        return Ok(false);
+    }
+    let known = transcript::Entity::find_by_id(call.row.id)
+        .one(call.deps.store.critical_reader())
+        .await
+        .map_err(unavailable)?;
+    Ok(known.is_some_and(|known| known.turns == turns))
 }

@@ -16,7 +16,7 @@ const PAUSE_MS_MAX: u64 = 3_000;
 pub(super) struct Speaking {
     last_mark: u64,
     said: SaidSpeech,
-    /// What the phone had played at the last flush.
+    /// The phone's count of played speech at the last flush.
     played_before_ms: u64,
     /// Something was said after the last mark that was played.
     is_speaking: bool,
@@ -48,13 +48,13 @@ impl SaidSpeech {
     }
 }
 
-/// What was heard of the speech before a flush.
+/// The part of the speech before a flush that was heard.
 #[derive(Debug)]
 pub(super) struct HeardSpeech {
     /// The end of what was heard, and of all that was said; milliseconds since the beginning of the call's speech.
     pub(super) heard_ms: u64,
     pub(super) said_ms: u64,
-    /// What was heard of the voice since its last interruption, in milliseconds, if the voice is to be told.
+    /// The heard speech of the voice since its last interruption, in milliseconds, if the voice is to be told.
     pub(super) told_ms: Option<u64>,
 }
 

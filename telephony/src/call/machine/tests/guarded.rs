@@ -16,7 +16,7 @@ fn asked(rules: CallRules) -> Story {
     call
 }
 
-/// What the guard does, with the time since `since`.
+/// The guard's actions, each with the time since now.
 fn guards(call: &mut Story, ms: u64) -> Vec<(u64, String)> {
     let since = call.ms;
     let until = call.ms + ms;
