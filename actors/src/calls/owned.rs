@@ -36,11 +36,13 @@ pub(super) struct OwnedCall {
 }
 
 /// A transcript that may have been stored and announced. Its summary is in the row.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct OpenTranscript {
     /// SHA-256 of its turns: an outage leaves many, and each can be large.
     pub(super) turns: [u8; 32],
     pub(super) event: EventId,
+    /// Its turns count in the statistics.
+    pub(super) is_first: bool,
 }
 
 impl OwnedCall {

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(stored.parse::<ConversationSettings>().ok(), Some(settings));
         let partly = r#"{"fillers":"tone","maskKeys":true}"#.parse::<ConversationSettings>();
         assert_eq!(partly.ok(), Some(settings));
-        assert!("[]".parse::<ConversationSettings>().is_err());
+        assert!("7".parse::<ConversationSettings>().is_err());
     }
 
     #[test]

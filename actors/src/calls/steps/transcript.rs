@@ -46,15 +46,18 @@ pub(in crate::calls) async fn store(
     let mut event = events::transcript(&call.row, &summary, at, now);
     // If the commit of the same transcript was not answered, this is the same event: the store has it once.
     let hash: [u8; 32] = Sha256::digest(&turns).into();
-    if let Some(open) = &call.open_transcript
+    // A later transcript replaces the first one, but the statistics count the turns of a call once.
+    let mut is_first = call.row.turn_latency_ms.is_none() && !latencies.is_empty();
+    if let Some(open) = call.open_transcript
         && call.row.transcript_summary.as_ref() == Some(&summary)
         && open.turns == hash
     {
-        event.id = open.event;
+        (event.id, is_first) = (open.event, open.is_first);
     }
     let open = OpenTranscript {
         turns: hash,
         event: event.id,
+        is_first,
     };
     let transcript = transcript::Model {
         call_id: call.row.id,
@@ -69,8 +72,6 @@ pub(in crate::calls) async fn store(
         ..call.row.clone()
     };
     let latency = row.turn_latency_ms;
-    // A later transcript replaces the first one, but the statistics count the turns of a call once.
-    let is_first = call.row.turn_latency_ms.is_none() && latency.is_some();
     let entry = CommitEntry {
         transcript: Some(transcript),
         counted: is_first.then(|| CallCounts::of_turns(&row, &latencies)),
