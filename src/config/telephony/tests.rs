@@ -122,7 +122,7 @@ fn what_is_listened_on_may_be_one_text() {
 /// The registrar of a trunk and its lifetime, as the bridge gets them.
 fn registered(register: &str) -> (String, u32) {
     let toml = format!(
-        "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n[[telephony.sip.trunks]]\nname = \"a\"\n\
+        "[telephony]\nenabled = true\n[telephony.voice]\nprovider = \"scripted\"\n[[telephony.sip.trunks]]\nname = \"a\"\n\
          register = {{ {register}, username = \"u\", password = \"p\" }}\n"
     );
     let (_, settings) = read(&toml, &[]).expect(register);
@@ -190,7 +190,7 @@ fn without_a_key_a_test_voice_stands_in_for_who_asked_for_none() {
     let enabled = "[telephony]\nenabled = true\n";
     assert_eq!(model(enabled, &[]), (true, true));
     assert_eq!(model(enabled, &[("GEMINI_API_KEY", "k")]), (false, false));
-    let asked = "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n";
+    let asked = "[telephony]\nenabled = true\n[telephony.voice]\nprovider = \"scripted\"\n";
     assert_eq!(model(asked, &[]), (true, false));
     // Another server for the model may need no key, even if the model is chosen by name.
     let own = ("DIKALA_TELEPHONY__GEMINI__URL", "ws://127.0.0.1:9/x");
@@ -242,7 +242,7 @@ fn what_is_wrong_is_said() {
     let trunk = |fields: &str| format!("[[telephony.sip.trunks]]\n{fields}\n");
     for (toml, expected) in [
         (
-            "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"gemini\"\n".to_owned(),
+            "[telephony]\nenabled = true\n[telephony.voice]\nprovider = \"gemini\"\n".to_owned(),
             "GEMINI_API_KEY",
         ),
         ("[telephony]\nmax_calls = 0\n".to_owned(), "from 1 to"),
@@ -404,7 +404,7 @@ fn a_trunk_has_numbers_limits_and_ways_of_its_own() {
 [telephony]
 enabled = true
 [telephony.voice]
-model = "scripted"
+provider = "scripted"
 [[telephony.sip.trunks]]
 name = "ims"
 number = "+622150001000"
@@ -482,7 +482,7 @@ fn the_recipes_for_trunks_are_right() {
     let blocks = blocks.filter_map(|rest| rest.split("```").next());
     let mut names = Vec::new();
     for block in blocks {
-        let head = "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n";
+        let head = "[telephony]\nenabled = true\n[telephony.voice]\nprovider = \"scripted\"\n";
         let (_, settings) = read(&format!("{head}{block}"), &[]).expect(block);
         let bridge = settings.telephony().expect("it is enabled");
         names.extend(bridge.sip.trunks.into_iter().map(|trunk| trunk.name));
