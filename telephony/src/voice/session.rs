@@ -125,8 +125,8 @@ pub enum VoiceEvent {
     /// The connection to the model was lost and is being re-established; [`VoiceEvent::Reconnected`] or [`VoiceEvent::Lost`] follows.
     Away,
     Reconnected,
-    /// The voice has ended; described for operators. Nothing follows. The call's task itself gives up after 8 s without
-    /// [`VoiceEvent::Ready`], or of [`VoiceEvent::Away`], so a voice may retry for as long as it likes.
+    /// The voice has ended; described for operators. Nothing follows. The call itself limits the time before
+    /// [`VoiceEvent::Ready`] and of [`VoiceEvent::Away`] (3 s, or 8 s for its last provider), so a voice may retry for ever.
     Lost(String),
 }
 

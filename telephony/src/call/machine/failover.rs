@@ -137,7 +137,6 @@ impl CallMachine {
     }
 
     fn reopen_voice(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
-        out.push(MachineEffect::CloseVoice);
         self.functions.reopened();
         self.speaking.change_voice();
         self.open_voice(now, out);

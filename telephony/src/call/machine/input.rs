@@ -58,6 +58,7 @@ pub(crate) enum MachineInput {
 pub(crate) enum MachineEffect {
     Leg(Order),
     Say(Speech),
+    /// Opens a voice session in place of the present one, if there is one.
     OpenVoice(VoiceProvider, Box<VoiceSetup>),
     Voice(VoiceInput),
     CloseVoice,

@@ -18,7 +18,7 @@ const TURNS_OF_SUMMARY: usize = 2;
 pub(super) struct TranscriptBuilder {
     turns: Vec<TranscriptEntry>,
     bytes: usize,
-    /// Where the agent's present turn began in its speech, in milliseconds.
+    /// The beginning of the agent's present turn in its speech, in milliseconds.
     turn_began_ms: Option<u64>,
     /// The agent's next turn came this long after the caller's.
     latency_ms: Option<u32>,
