@@ -83,7 +83,7 @@ impl Call {
                         return None;
                     },
                     None => {
-                        self.registration.free_caller_for_now();
+                        self.registration.free_failed_caller();
                         note(&self.shared, &self.caller, (503, "undecided"), &ringing.reply);
                         refuse_for_now(&ringing.reply, "nobody decides about the call");
                         return None;
@@ -180,7 +180,7 @@ impl Call {
     fn reject(&mut self, reply: &Responder, refusal: &CallRefusal) {
         let status = refusal.status.clamp(400, 699);
         match status {
-            503 => self.registration.free_caller_for_now(),
+            500..600 => self.registration.free_failed_caller(),
             _ => self.registration.free_caller(),
         }
         let (trunk, ip) = (&self.caller.trunk.name, self.flow.remote.ip());
@@ -275,7 +275,7 @@ impl Call {
             self.line = self.shared.lines.take(&self.caller.trunk);
             if self.line.is_none() {
                 note(&self.shared, &self.caller, (503, "lines"), &ringing.reply);
-                self.registration.free_caller_for_now();
+                self.registration.free_failed_caller();
                 refuse_for_now(&ringing.reply, ALL_TAKEN);
                 self.notify(LegEvent::Failed(ALL_TAKEN.to_owned()));
                 return true;
@@ -285,7 +285,7 @@ impl Call {
     }
 
     fn give_up_ringing(&mut self, ringing: &Ringing) {
-        self.registration.free_caller();
+        self.registration.free_failed_caller();
         note(
             &self.shared,
             &self.caller,
@@ -301,7 +301,7 @@ impl Call {
     fn late(&mut self, ringing: &mut Ringing, decided: Instant) -> bool {
         let now = Instant::now();
         if now >= decided {
-            self.registration.free_caller();
+            self.registration.free_failed_caller();
             note(
                 &self.shared,
                 &self.caller,
@@ -338,7 +338,7 @@ impl Call {
         if let Some(terms) = self.terms.take()
             && !self.agreed(terms).await
         {
-            self.registration.free_caller();
+            self.registration.free_failed_caller();
             note(&self.shared, &self.caller, (500, "media"), reply);
             reply.refuse(500, "Server Internal Error");
             self.notify(LegEvent::Failed("the media cannot be started".to_owned()));

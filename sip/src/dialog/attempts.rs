@@ -6,7 +6,7 @@
 //! another call, the same number the same call.
 //!
 //! WhatsApp has an id of its own for each call, which replaces all three. Of one such id there is one attempt, whatever Call-ID
-//! and CSeq it comes with. Only after a 503 may another follow, which is the same call.
+//! and CSeq it comes with. Only after a failure of ours may another follow, which is a new call.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -31,7 +31,8 @@ pub struct CallAttempts {
 struct PastCaller {
     first: u32,
     answered: Option<u32>,
-    /// False if the last one was refused for the moment.
+    offered: u32,
+    /// False if the last one failed here.
     is_over: bool,
 }
 
@@ -44,7 +45,7 @@ pub struct CallAttempt {
     again: Option<u32>,
     is_offered: bool,
     is_answered: bool,
-    is_refused_for_now: bool,
+    has_failed: bool,
 }
 
 impl CallAttempt {
@@ -59,9 +60,9 @@ impl CallAttempt {
         self.is_answered = true;
     }
 
-    /// Marks the attempt as refused with 503: the caller may try again.
-    pub fn refused_for_now(&mut self) {
-        self.is_refused_for_now = true;
+    /// Marks the attempt as failed by our fault: the caller may try again.
+    pub fn failed(&mut self) {
+        self.has_failed = true;
     }
 }
 
@@ -74,8 +75,9 @@ impl CallAttempts {
         if number.is_none() && past.is_some_and(|past| past.is_over) {
             return None;
         }
-        let number = past.and_then(|past| past.answered).or(number);
-        let number = number.unwrap_or_default();
+        let tries = past.map_or(1, |past| past.offered.saturating_add(1));
+        let number = number.unwrap_or(tries);
+        let number = past.and_then(|past| past.answered).unwrap_or(number);
         let is_first = past.is_none_or(|past| past.first == number);
         self.open.insert(caller).then_some(CallAttempt {
             caller,
@@ -83,7 +85,7 @@ impl CallAttempts {
             again: (!is_first).then_some(number),
             is_offered: false,
             is_answered: false,
-            is_refused_for_now: false,
+            has_failed: false,
         })
     }
 
@@ -99,9 +101,11 @@ impl CallAttempts {
         let past = self.past.entry(attempt.caller).or_insert(PastCaller {
             first: attempt.number,
             answered: None,
+            offered: 0,
             is_over: false,
         });
-        past.is_over = !attempt.is_refused_for_now;
+        past.offered = past.offered.saturating_add(1);
+        past.is_over = !attempt.has_failed;
         if attempt.is_answered {
             past.answered = Some(attempt.number);
         }
@@ -154,28 +158,28 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_one_call_begins_again_after_a_503_only() {
+    fn an_id_of_one_call_begins_again_after_a_failure_of_ours_only() {
         let mut attempts = CallAttempts::default();
         let begin = |attempts: &mut CallAttempts| attempts.begin("wacid", None);
         // Never offered, as before a challenge or without a free port.
         let attempt = begin(&mut attempts).expect("it is new");
         attempts.end(&attempt);
-        for (is_answered, is_for_now, goes_on) in [
-            (false, true, true),
-            (false, true, true),
-            (true, false, false),
+        for (is_answered, has_failed, again) in [
+            (false, true, None),
+            (false, true, Some(2)),
+            (true, false, Some(3)),
         ] {
             let mut attempt = begin(&mut attempts).expect("none was it");
             assert!(begin(&mut attempts).is_none(), "one is open");
-            assert_eq!(attempt.mark_offered(), None, "it is the same call");
+            assert_eq!(attempt.mark_offered(), again, "it is another call");
             if is_answered {
                 attempt.answered();
             }
-            if is_for_now {
-                attempt.refused_for_now();
+            if has_failed {
+                attempt.failed();
             }
             attempts.end(&attempt);
-            assert_eq!(begin(&mut attempts).is_some(), goes_on);
+            assert_eq!(begin(&mut attempts).is_some(), has_failed);
             attempts.open.clear();
         }
         // One that was cancelled or refused for good.

@@ -61,10 +61,11 @@ impl DialogRegistration {
         }
     }
 
-    /// The same before a refusal with 503, after which even a caller with a single call may try again.
-    pub fn free_caller_for_now(&mut self) {
+    /// The same before a refusal with 500 and above or because of a fault of ours, after which even a caller with a single call may
+    /// try again.
+    pub fn free_failed_caller(&mut self) {
         if let Some(attempt) = &mut self.attempt {
-            attempt.refused_for_now();
+            attempt.failed();
         }
         self.free_caller();
     }
