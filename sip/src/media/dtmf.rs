@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 /// Events softer than this (in −dBm0) are ignored (section 2.3.5).
 const VOLUME_MAX: u8 = 55;
-/// The largest duration of a segment; a longer event continues in another segment.
+/// The largest duration of a segment; a longer event continues in another segment. A packet of this much before the last event is
+/// late; one of longer before is from a sender that counts anew, as some do after a hold.
 const SEGMENT: u32 = 0xffff;
 
 /// The last event received.
@@ -42,7 +43,7 @@ impl KeyReceiver {
             return Some(key);
         };
         let after = timestamp.wrapping_sub(last.timestamp);
-        if after >= 1 << 31 {
+        if after.wrapping_neg() <= SEGMENT && after != 0 {
             return None;
         }
         let goes_on = after == 0 || (after == SEGMENT && !last.ended && code == last.code);
@@ -226,6 +227,17 @@ mod tests {
             None
         );
         assert_eq!(keys.hear(start, &packet(3, true, 160)), None, "late");
+    }
+
+    #[test]
+    fn keys_of_a_sender_that_counts_anew_are_heard() {
+        let mut keys = KeyReceiver::default();
+        let heard = [1_000_000, 200_000, 4_000_000_000, 100].map(|timestamp| {
+            let pressed = keys.hear(timestamp, &packet(3, false, 160));
+            assert_eq!(keys.hear(timestamp, &packet(3, true, 320)), None);
+            pressed
+        });
+        assert_eq!(heard, [Some('3'); 4]);
     }
 
     #[test]
