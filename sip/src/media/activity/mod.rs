@@ -98,9 +98,10 @@ impl Activity {
             return None;
         }
         if voice == self.speaking {
-            // A hissed consonant may be part of a word that begins.
+            // A hissed consonant may be part of a word that begins. So may be an echo, under which the word is not heard.
             self.against = match verdict {
-                Verdict::Doubtful | Verdict::Echo => self.against.saturating_sub(1),
+                Verdict::Echo => self.against,
+                Verdict::Doubtful => self.against.saturating_sub(1),
                 Verdict::Voice | Verdict::Nothing => 0,
             };
             return None;

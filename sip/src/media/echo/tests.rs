@@ -252,6 +252,22 @@ fn a_caller_who_speaks_over_the_agent_is_noticed() {
     }
 }
 
+/// All nine, and all but the one whose first word is hidden longest.
+#[test]
+fn a_caller_who_speaks_over_a_strong_return_is_noticed() {
+    let later = |n: usize| 3_000 + n * 730;
+    for (delay_ms, echo, caller, eight, nine) in [
+        (150, -10.0, 0.0, 0, 60),
+        (300, -10.0, -6.0, 120, 360),
+        (300, -6.0, 0.0, 80, 320),
+    ] {
+        let echo = poor(delay_ms, echo);
+        let delays = delays(Some(echo), caller, later);
+        let held = delays[7] <= eight && delays[8] <= nine;
+        assert!(held, "{caller} dB over {echo:?}: {delays:?}");
+    }
+}
+
 /// Words that set in with the agent's cannot be told from a return until both differ.
 #[test]
 fn a_caller_who_speaks_before_any_return_is_measured_is_noticed() {
