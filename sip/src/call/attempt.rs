@@ -11,7 +11,8 @@ use super::{
     no_leg::NoLeg,
     note_change,
     outgoing_leg::OutgoingLeg,
-    requests::proven,
+    requests::{Routed, once_routed, proven},
+    route::DialogRoute,
     session::SdpSession,
 };
 use crate::{
@@ -148,55 +149,33 @@ impl OutgoingLeg {
         request.method == Method::Bye
     }
 
-    /// Acknowledges the answer, and every retransmission of it. Other phones that answer are hung up.
-    pub(super) async fn acknowledge(
+    /// Acknowledges the answer once its route is found, and every retransmission of it. Other phones that answer are hung up. Returns
+    /// the route. Nothing waits for it: the person is heard at once.
+    pub(super) fn acknowledge(
         &self,
+        route: &DialogRoute,
         dialog: &Dialog,
         flow: &Flow,
-        invite: SipRequest,
-        mut answers: mpsc::Receiver<SipResponse>,
-    ) {
-        let shared = self.shared.clone();
-        let trunk = self.caller.named_by_trunk();
-        let way = shared.flow_within(trunk, dialog, flow).await;
-        let way = way.unwrap_or_else(|_| flow.clone());
-        // The answerer may name any address, and only the trunk gets credentials.
-        let is_to_the_trunk = way.remote.ip() == flow.remote.ip();
-        let ack = dialog.ack(&invite, is_to_the_trunk);
-        let ack = shared.with_via(ack, &way).to_bytes();
-        way.send(&ack);
-        let dialog = dialog.clone();
-        let credentials = self.credentials.clone().filter(|_| is_to_the_trunk);
-        tokio::spawn(async move {
-            let mut others = Vec::new();
-            while let Some(response) = answers.recv().await {
-                let headers = &response.headers;
-                if !(200..300).contains(&response.status) {
-                    continue;
-                }
-                if dialog.is_answered_by(headers) {
-                    way.send(&ack);
-                    continue;
-                }
-                // A proxy forked the call, and a second phone has answered, too (RFC 3261, 13.2.2.4).
-                let tag = headers.tag("To").unwrap_or_default();
-                let is_new = !others.contains(&tag);
-                if is_new && others.len() == FORKS_MAX {
-                    continue;
-                }
-                let contact = dialog.contact.clone();
-                if let Some(other) = Dialog::of_response(&invite, headers, contact) {
-                    let ack = other.ack(&invite, is_to_the_trunk);
-                    let ack = shared.with_via(ack, &way);
-                    way.send(&ack.to_bytes());
-                    if is_new {
-                        others.push(tag);
-                        let (shared, way) = (shared.clone(), way.clone());
-                        tokio::spawn(let_go(shared, other, way, credentials.clone()));
-                    }
-                }
-            }
-        });
+        (invite, answers): (SipRequest, mpsc::Receiver<SipResponse>),
+    ) -> Routed<Flow> {
+        let found = route.find(&self.shared, &self.caller, dialog, flow);
+        let (dialog, shared) = (dialog.clone(), self.shared.clone());
+        let (peer, credentials) = (flow.remote.ip(), self.credentials.clone());
+        once_routed(found, move |way| {
+            // The answerer may name any address, and only the trunk gets credentials.
+            let is_to_the_trunk = way.remote.ip() == peer;
+            let acknowledger = Acknowledger {
+                credentials: credentials.filter(|_| is_to_the_trunk),
+                shared,
+                way: way.clone(),
+                invite,
+                is_to_the_trunk,
+            };
+            let ack = acknowledger.ack(&dialog);
+            way.send(&ack);
+            tokio::spawn(acknowledger.repeat(dialog, ack, answers));
+            Some(way)
+        })
     }
 
     /// Cancels the INVITE, once it has been received for sure (RFC 3261, 9.1). A call that is answered anyway is hung up.
@@ -228,8 +207,9 @@ impl OutgoingLeg {
         if response.status < 300
             && let Some(dialog) = Dialog::of_response(&invite, &response.headers, contact)
         {
-            self.acknowledge(&dialog, &flow, invite, answers).await;
-            self.let_go(dialog, flow);
+            let route = DialogRoute::default();
+            let way = self.acknowledge(&route, &dialog, &flow, (invite, answers));
+            self.let_go(dialog, way);
         }
     }
 
@@ -245,9 +225,66 @@ impl OutgoingLeg {
         self.shared.transactions.ask(cancel, flow.clone())
     }
 
-    pub(super) fn let_go(&self, dialog: Dialog, flow: Flow) {
+    /// Hangs up an answered leg, after its ACK.
+    pub(super) fn let_go(&self, dialog: Dialog, way: Routed<Flow>) {
+        let (shared, tried) = (self.shared.clone(), self.tried);
         let credentials = self.credentials.clone();
-        tokio::spawn(let_go(self.shared.clone(), dialog, flow, credentials));
+        tokio::spawn(async move {
+            let way = match way {
+                Ok(way) => way,
+                Err(routed) => routed.await.ok().flatten(),
+            };
+            if let Some(way) = way {
+                let credentials = credentials.filter(|_| tried == Some(way.remote.ip()));
+                let_go(shared, dialog, way, credentials).await;
+            }
+        });
+    }
+}
+
+/// Acknowledges answers to one INVITE of ours.
+struct Acknowledger {
+    shared: Arc<Shared>,
+    way: Flow,
+    invite: SipRequest,
+    is_to_the_trunk: bool,
+    credentials: Option<Credentials>,
+}
+
+impl Acknowledger {
+    fn ack(&self, dialog: &Dialog) -> Vec<u8> {
+        let ack = dialog.ack(&self.invite, self.is_to_the_trunk);
+        self.shared.with_via(ack, &self.way).to_bytes()
+    }
+
+    /// Acknowledges retransmissions of the answer, and hangs up other phones that answer.
+    async fn repeat(self, dialog: Dialog, ack: Vec<u8>, mut answers: mpsc::Receiver<SipResponse>) {
+        let mut others = Vec::new();
+        while let Some(response) = answers.recv().await {
+            let headers = &response.headers;
+            if !(200..300).contains(&response.status) {
+                continue;
+            }
+            if dialog.is_answered_by(headers) {
+                self.way.send(&ack);
+                continue;
+            }
+            // A proxy forked the call, and a second phone has answered, too (RFC 3261, 13.2.2.4).
+            let tag = headers.tag("To").unwrap_or_default();
+            let is_new = !others.contains(&tag);
+            if is_new && others.len() == FORKS_MAX {
+                continue;
+            }
+            let contact = dialog.contact.clone();
+            if let Some(other) = Dialog::of_response(&self.invite, headers, contact) {
+                self.way.send(&self.ack(&other));
+                if is_new {
+                    others.push(tag);
+                    let (shared, way) = (self.shared.clone(), self.way.clone());
+                    tokio::spawn(let_go(shared, other, way, self.credentials.clone()));
+                }
+            }
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
     no_leg::NoLeg,
     outbound,
     outgoing_leg::{OutgoingLeg, RedirectingServer, is_ours},
+    route::DialogRoute,
     session_timer,
 };
 use crate::{
@@ -81,11 +82,12 @@ impl OutgoingLeg {
             answers,
             ..
         } = attempt;
-        self.acknowledge(&dialog, &flow, invite, answers).await;
+        let route = DialogRoute::default();
+        let way = self.acknowledge(&route, &dialog, &flow, (invite, answers));
         let terms = match session.accept(&response.body) {
             Ok(terms) => terms,
             Err(refused) => {
-                self.let_go(dialog, flow);
+                self.let_go(dialog, way);
                 return Err(refused.words.into());
             }
         };
@@ -100,6 +102,7 @@ impl OutgoingLeg {
             caller: self.caller.clone(),
             flow,
             dialog,
+            route,
             session,
             sockets: early.sockets,
             terms: None,
@@ -118,7 +121,7 @@ impl OutgoingLeg {
             is_callers: false,
         };
         if !call.agreed(terms).await {
-            self.let_go(call.dialog.clone(), call.flow.clone());
+            self.let_go(call.dialog.clone(), way);
             return Err("the media cannot be started".into());
         }
         call.direct(Control::Begin).await;

@@ -387,6 +387,7 @@ impl Call {
         state: &mut EstablishedCall,
     ) -> Option<Termination> {
         let Some(response) = answer else {
+            self.route.forget();
             return Some(Termination::Broken(
                 408,
                 "the peer does not answer any more",

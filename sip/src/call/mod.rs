@@ -5,6 +5,7 @@ mod dial;
 mod early_media;
 mod end;
 mod established;
+mod identity;
 mod info;
 mod invitation;
 mod join;
@@ -15,21 +16,23 @@ mod outbound;
 mod outgoing_leg;
 mod requests;
 mod ring;
+mod route;
 mod session;
 mod session_timer;
 mod transfer;
 
 use std::{net::IpAddr, sync::Arc};
 
-use sha2::{Digest, Sha256};
 use tokio::{
     sync::mpsc,
     time::{Duration, Instant},
 };
 
 use self::{
+    identity::{call_id, identity},
     media_sockets::MediaSockets,
     media_task::{Control, MediaHandle},
+    route::DialogRoute,
     session::SdpSession,
     session_timer::Timer,
     transfer::CallTransfer,
@@ -62,8 +65,6 @@ const EVENTS: usize = 512;
 // All marks may be played in one tick.
 const _: () = assert!(MARKS_MAX + SPEECH + media_task::KEPT_FOR_EVENTS < EVENTS);
 const INBOX: usize = 32;
-/// The longest id of a call.
-const ID_CHARS_MAX: usize = 128;
 
 /// Caller and called number, as the edge found them.
 #[derive(Debug, Clone)]
@@ -98,6 +99,7 @@ struct Call {
     caller: CallParties,
     flow: Flow,
     dialog: Dialog,
+    route: DialogRoute,
     session: SdpSession,
     /// `None` once the media is started.
     sockets: Option<MediaSockets>,
@@ -242,6 +244,7 @@ fn prepare(
         caller,
         flow,
         dialog,
+        route: DialogRoute::default(),
         session,
         sockets: Some(sockets),
         terms,
@@ -373,35 +376,6 @@ pub fn reason(cause: u16, words: &str) -> String {
 
 fn plain(words: &str) -> String {
     words.replace(['"', '\\', '\r', '\n'], " ")
-}
-
-/// WhatsApp's id of the call, else Call-ID and From's tag.
-fn identity(request: &SipRequest, channel: &OfferedChannel) -> CallIdentity {
-    if let OfferedChannel::WhatsApp(details) = channel
-        && let Some(id) = &details.call_id
-    {
-        return CallIdentity {
-            text: id.clone(),
-            is_of_one_call: true,
-        };
-    }
-    let tag = request.headers.tag("From").unwrap_or_default();
-    CallIdentity {
-        text: format!("{};{tag}", request.headers.call_id()),
-        is_of_one_call: false,
-    }
-}
-
-/// The call's id: its identity, with the CSeq number if the caller was refused before. If that is too long, its SHA-256.
-fn call_id(identity: String, again: Option<u32>) -> String {
-    let id = match again {
-        Some(number) => format!("{identity};{number}"),
-        None => identity,
-    };
-    if id.chars().count() <= ID_CHARS_MAX {
-        return id;
-    }
-    hex::encode(Sha256::digest(id))
 }
 
 /// Text of a peer, shortened.

@@ -34,9 +34,8 @@ pub struct PendingRequest {
 impl Call {
     /// The route of our requests inside the dialog.
     fn route(&self) -> BoxFuture<'static, io::Result<Flow>> {
-        let (shared, trunk) = (self.shared.clone(), self.caller.named_by_trunk().cloned());
-        let (dialog, known) = (self.dialog.clone(), self.flow.clone());
-        Box::pin(async move { shared.flow_within(trunk.as_ref(), &dialog, &known).await })
+        let (shared, caller) = (&self.shared, &self.caller);
+        self.route.find(shared, caller, &self.dialog, &self.flow)
     }
 
     /// Sends a request inside the dialog. The call does not wait for its route.
@@ -115,12 +114,14 @@ fn is_of_the_trunk(shared: &Shared, caller: &CallParties, ip: IpAddr) -> bool {
     caller.outbound == Some(ip) || shared.registrars.is_of(&caller.trunk, ip)
 }
 
-/// Sends over a route: at once if it is ready, else in a task of its own. Returns what `send` returns, or the task; `None` if there is
-/// no route.
-fn once_routed<T: Send + 'static>(
+/// What was sent over a route, or the task that sends it once the route is found; `None` without a route.
+pub type Routed<T> = Result<Option<T>, JoinHandle<Option<T>>>;
+
+/// Sends over a route: at once if it is ready, else in a task of its own.
+pub fn once_routed<T: Send + 'static>(
     mut route: BoxFuture<'static, io::Result<Flow>>,
     send: impl FnOnce(Flow) -> Option<T> + Send + 'static,
-) -> Result<Option<T>, JoinHandle<Option<T>>> {
+) -> Routed<T> {
     let reached = |found: io::Result<Flow>| {
         let told =
             |error: &io::Error| tracing::debug!(%error, "the peer of a call cannot be reached");

@@ -246,6 +246,9 @@ impl Call {
                 }
             }
             TransferStep::Referred(response) => {
+                if response.is_none() {
+                    self.route.forget();
+                }
                 let status = response.map_or(408, |response| response.status);
                 self.refer_failed(Some(status)).await;
             }

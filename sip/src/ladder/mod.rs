@@ -54,7 +54,7 @@ pub struct Ladder {
 }
 
 /// The socket of a message.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MessageSocket {
     pub transport: SipTransport,
     pub bound: SocketAddr,

@@ -9,7 +9,6 @@ use std::{
 use super::Shared;
 use crate::{
     address_rules::is_hidden,
-    dialog::Dialog,
     message::{Host, Uri},
     resolution::{self, SipTarget, named_transport, port_of},
     settings::{SipTransport, Trunk},
@@ -54,7 +53,7 @@ impl Shared {
         Err(failed)
     }
 
-    /// The route of a request inside a dialog. `known` is where the peer's last request came from. A phone, which has no `trunk`,
+    /// The route to the next hop of a dialog. `known` is where the peer's last request came from. A phone, which has no `trunk`,
     /// is reached nowhere else. A trunk may record a route through public addresses and its own. It takes time if a name has to be
     /// looked up, or a connection to be opened; otherwise it is ready at once. Where no server can be reached it is `known`, if that
     /// is open.
@@ -63,21 +62,16 @@ impl Shared {
     pub async fn flow_within(
         &self,
         trunk: Option<&Trunk>,
-        dialog: &Dialog,
+        hop: &Uri,
         known: &Flow,
     ) -> io::Result<Flow> {
-        let is_direct = known.is_reliable() || dialog.routes.is_empty() || trunk.is_none();
-        if known.is_open() && is_direct {
-            return Ok(known.clone());
-        }
         let trunk = trunk.ok_or(io::ErrorKind::NotConnected)?;
-        let uri = dialog.next_hop();
-        let mut targets = self.targets_named(trunk, &uri, known).await;
-        if named_transport(&uri).is_none() && known.is_open() {
+        let mut targets = self.targets_named(trunk, hop, known).await;
+        if named_transport(hop).is_none() && known.is_open() {
             // The dialog has a transport already; the DNS may name others, which a firewall may swallow.
             targets.retain(|target| target.transport == known.transport);
         }
-        match self.flow_among(&mut targets, &uri.host, Some(known)).await {
+        match self.flow_among(&mut targets, &hop.host, Some(known)).await {
             Err(_) if known.is_open() => Ok(known.clone()),
             routed => routed,
         }

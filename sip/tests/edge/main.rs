@@ -30,6 +30,7 @@ mod pjsip;
 mod programs;
 mod proofs;
 mod registering;
+mod routes;
 mod secured;
 mod servers;
 mod strangers;

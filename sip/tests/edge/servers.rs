@@ -2,7 +2,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -25,19 +28,29 @@ const SRV: [u8; 2] = [0, 33];
 
 /// A nameserver whose only records are these servers of `_sip._udp` and `_sip._tcp` of `trunk.example`, the first preferred.
 /// `whole`: its answer is too long for a datagram.
-struct Nameserver {
+pub struct Nameserver {
     servers: Arc<Mutex<Vec<SocketAddr>>>,
     whole: bool,
+    /// Questions so far.
+    asked: Arc<AtomicUsize>,
 }
 
 /// A nameserver that answers nothing yet. Returns its socket and the address.
-async fn silent() -> (UdpSocket, SocketAddr) {
+pub async fn silent() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
 }
 
 impl Nameserver {
+    fn new(servers: Arc<Mutex<Vec<SocketAddr>>>, whole: bool) -> Self {
+        Self {
+            servers,
+            whole,
+            asked: Arc::default(),
+        }
+    }
+
     /// Serves both transports. Returns its address.
     async fn serve(self) -> (SocketAddr, JoinHandle<()>) {
         let address = SocketAddr::from(([127, 0, 0, 1], port()));
@@ -71,6 +84,7 @@ impl Nameserver {
     }
 
     fn answer(&self, question: &[u8]) -> Vec<u8> {
+        self.asked.fetch_add(1, Relaxed);
         let mut answer = question.to_vec();
         answer[2..4].copy_from_slice(&[0x81, 0x80]);
         let names = [
@@ -106,29 +120,34 @@ fn service(priority: u16, server: SocketAddr) -> Vec<u8> {
 }
 
 /// Two servers, and the nameserver that names them.
-struct Servers {
+pub struct Servers {
     sockets: Vec<UdpSocket>,
-    nameserver: SocketAddr,
+    pub nameserver: SocketAddr,
+    /// Questions to it.
+    pub asked: Arc<AtomicUsize>,
     _served: JoinHandle<()>,
 }
 
 impl Servers {
-    async fn new(whole: bool) -> Self {
+    pub async fn new(whole: bool) -> Self {
         let mut sockets = Vec::new();
         for host in ["127.0.0.5", "127.0.0.6"] {
             sockets.push(UdpSocket::bind((host, 0)).await.unwrap());
         }
         let servers = sockets.iter().map(|socket| socket.local_addr().unwrap());
         let servers = Arc::new(Mutex::new(servers.collect()));
-        let (nameserver, served) = Nameserver { servers, whole }.serve().await;
+        let dns = Nameserver::new(servers, whole);
+        let asked = dns.asked.clone();
+        let (nameserver, served) = dns.serve().await;
         Self {
             sockets,
             nameserver,
+            asked,
             _served: served,
         }
     }
 
-    async fn phones(self, bench: &TestEdge) -> [ScriptedPhone; 2] {
+    pub async fn phones(self, bench: &TestEdge) -> [ScriptedPhone; 2] {
         let mut sockets = self.sockets.into_iter();
         let (first, second) = (sockets.next().unwrap(), sockets.next().unwrap());
         let edge = bench.udp();
@@ -212,10 +231,7 @@ async fn failing_over(
     }
     let servers = sockets.iter().map(|socket| socket.local_addr().unwrap());
     let servers = Arc::new(Mutex::new(servers.collect()));
-    let dns = Nameserver {
-        servers,
-        whole: false,
-    };
+    let dns = Nameserver::new(servers, false);
     let (nameserver, _served) = dns.serve().await;
     let transferring = CallBehaviour::Transfer("+62811111".to_owned());
     let bench = TestEdge::with(transferring, 10, |sip| {
@@ -339,10 +355,7 @@ async fn a_caller_may_hang_up_while_the_dns_is_silent() {
     .await;
     // The answers come too late: no NAPTR record, and then a server.
     let servers = Arc::new(Mutex::new(vec![server.local_addr().unwrap()]));
-    let late = Nameserver {
-        servers,
-        whole: false,
-    };
+    let late = Nameserver::new(servers, false);
     let answer = late.answer(&question[..length]);
     dns.send_to(&answer, from).await.unwrap();
     let pause = Duration::from_millis(300);
@@ -353,92 +366,12 @@ async fn a_caller_may_hang_up_while_the_dns_is_silent() {
     assert_eq!(bench.edge.statistics().persons.failed, 0);
 }
 
-/// A caller's INVITE, or a person's answer, with a route that names the domain of the servers.
-fn recorded(message: &str) -> String {
-    message.replacen(
-        "Contact:",
-        "Record-Route: <sip:trunk.example;lr>\r\nContact:",
-        1,
-    )
-}
-
-/// The answer to our request is expected where it went, and the route stays for the next one.
-#[tokio::test(flavor = "multi_thread")]
-async fn requests_in_a_call_go_to_the_server_of_a_recorded_name() {
-    for (allowed, goes_there) in [("127.0.0.5/32", true), ("127.0.0.7/32", false)] {
-        let servers = Servers::new(false).await;
-        let bench = TestEdge::with(CallBehaviour::HangUp, 10, |sip| {
-            sip.nameservers = vec![servers.nameserver];
-            let addresses = ["127.0.0.1/32", allowed].map(|net| net.parse().unwrap());
-            sip.trunks[0].addresses = addresses.to_vec();
-        })
-        .await;
-        let [mut first, _second] = servers.phones(&bench).await;
-        let mut phone = ScriptedPhone::udp(bench.udp()).await;
-        let invite = recorded(&phone.request("INVITE", "", &offer(40_000)));
-        phone.send(&invite).await;
-        phone.answered("SIP/2.0 200").await;
-        phone.acknowledge("").await;
-        let at = if goes_there { &mut first } else { &mut phone };
-        let bye = at.expect("BYE ").await;
-        assert_eq!(header(&bye, "Route"), Some("<sip:trunk.example;lr>"));
-        at.answer(&bye, "200 OK").await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_person_is_acknowledged_and_hung_up_at_the_server_of_a_recorded_name() {
-    let servers = Servers::new(false).await;
-    let person = UdpSocket::bind("127.0.0.7:0").await.unwrap();
-    let address = person.local_addr().unwrap();
-    let transferring = CallBehaviour::Transfer("+62811111".to_owned());
-    let bench = TestEdge::with(transferring, 10, |sip| {
-        sip.nameservers = vec![servers.nameserver];
-        sip.trunks[0].outbound.uri = Some(format!("sip:{address}"));
-    })
-    .await;
-    let [mut proxy, _second] = servers.phones(&bench).await;
-    let mut person = ScriptedPhone::at(person, bench.udp()).await;
-    let mut phone = ScriptedPhone::udp(bench.udp()).await;
-    phone.call("", &offer(40_000)).await;
-    let invite = person.expect("INVITE ").await;
-    let accepted = person.response(&invite, "200 OK", "person", &offer(40_002));
-    person.send(&recorded(&accepted)).await;
-    proxy.expect("ACK ").await;
-    phone.hang_up().await;
-    let bye = proxy.expect("BYE ").await;
-    proxy.answer(&bye, "200 OK").await;
-}
-
-/// The call goes on while a name is looked up. If the DNS stays silent, the request goes to where the last one came from.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_call_does_not_wait_for_the_name_of_its_route() {
-    let (dns, nameserver) = silent().await;
-    let bench = TestEdge::with(CallBehaviour::HangUp, 10, |sip| {
-        sip.nameservers = vec![nameserver];
-    })
-    .await;
-    let mut phone = ScriptedPhone::udp(bench.udp()).await;
-    let invite = recorded(&phone.request("INVITE", "", &offer(40_000)));
-    phone.send(&invite).await;
-    phone.answered("SIP/2.0 200").await;
-    phone.acknowledge("").await;
-    let mut question = [0; 512];
-    let asked = timeout(PATIENCE, dns.recv(&mut question)).await;
-    asked.unwrap().unwrap();
-    phone.ask("OPTIONS", "", "").await;
-    phone.answered("SIP/2.0 481").await;
-    let bye = phone.expect("BYE ").await;
-    phone.answer(&bye, "200 OK").await;
-}
-
 /// As `dikala check` prints them.
 #[tokio::test]
 async fn the_servers_of_a_domain_are_found_in_their_order() {
     let named = ["127.0.0.6:5070", "127.0.0.5:5060"].map(|text| text.parse().unwrap());
     let servers = Arc::new(Mutex::new(named.to_vec()));
-    let whole = false;
-    let (nameserver, _served) = Nameserver { servers, whole }.serve().await;
+    let (nameserver, _served) = Nameserver::new(servers, false).serve().await;
     let settings = SipSettings {
         nameservers: vec![nameserver],
         ..TestEdge::settings(10)
@@ -467,10 +400,7 @@ async fn servers_that_a_registrar_adds_may_call_although_the_connection_stays() 
     let listener = TcpListener::bind("127.0.0.5:0").await.unwrap();
     let first = listener.local_addr().unwrap();
     let servers = Arc::new(Mutex::new(vec![first]));
-    let dns = Nameserver {
-        servers: servers.clone(),
-        whole: false,
-    };
+    let dns = Nameserver::new(servers.clone(), false);
     let (nameserver, _served) = dns.serve().await;
     let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
         sip.nameservers = vec![nameserver];
