@@ -1,4 +1,5 @@
-//! A phone behind the NAT of a provider (100.64.0.0/10), in network namespaces with a router that translates.
+//! A phone behind the NAT of a provider (100.64.0.0/10), alone or behind a home's NAT, in network namespaces with routers that
+//! translate.
 
 use dikala_sip::{
     leg::{HangupNote, LegEvent, Order},
@@ -8,12 +9,12 @@ use rstest::rstest;
 use tokio::net::UdpSocket;
 
 use crate::support::{
-    CallBehaviour, EDGE, NatBehaviour, NatLab, PATIENCE, PHONE, PJSIP_RATE, PhoneMedia, PjsipPhone,
+    CallBehaviour, EDGE, NatBehaviour, NatLab, PATIENCE, PJSIP_RATE, PhoneMedia, PjsipPhone,
     PjsipSettings, ROUTER, STRANGER, ScriptedPhone, TestEdge, both_hear, eventually, header,
     need_pjsip, offer, pitch, urged,
 };
 
-use NatBehaviour::{EndpointIndependent, Symmetric};
+use NatBehaviour::{EndpointIndependent, Symmetric, Twice};
 
 /// An edge whose callers are echoed, and a phone with its private address in Contact and SDP.
 struct NatCall<'a> {
@@ -58,9 +59,9 @@ async fn edge() -> TestEdge {
 
 impl<'a> NatCall<'a> {
     async fn new(lab: &'a NatLab, bench: TestEdge) -> Self {
-        let mut phone = ScriptedPhone::at(lab.socket(PHONE), bench.udp()).await;
-        let media = PhoneMedia::of(lab.socket(PHONE));
-        let answer = phone.call("", &offer_at(&media)).await;
+        let mut phone = ScriptedPhone::at(lab.socket(lab.phone), bench.udp()).await;
+        let media = PhoneMedia::of(lab.socket(lab.phone));
+        let answer = phone.call("", &offer_at(lab.phone, &media)).await;
         Self {
             lab,
             bench,
@@ -100,16 +101,16 @@ impl<'a> NatCall<'a> {
 }
 
 /// An offer of G.711 A-law at the private address.
-fn offer_at(media: &PhoneMedia) -> String {
+fn offer_at(address: &str, media: &PhoneMedia) -> String {
     offer(media.port())
-        .replace("127.0.0.1", PHONE)
+        .replace("127.0.0.1", address)
         .replace("RTP/AVP 0 8 101", "RTP/AVP 8 101")
         .replace("a=rtpmap:0 PCMU/8000\r\n", "")
 }
 
 #[rstest]
 fn a_phone_behind_a_providers_nat_talks_and_gets_the_bye(
-    #[values(Symmetric, EndpointIndependent)] nat: NatBehaviour,
+    #[values(Symmetric, EndpointIndependent, Twice)] nat: NatBehaviour,
 ) {
     in_call(nat, async |mut call| {
         let contact = header(&call.answer, "Contact").unwrap();
@@ -120,13 +121,13 @@ fn a_phone_behind_a_providers_nat_talks_and_gets_the_bye(
     });
 }
 
-#[test]
-fn a_mapping_that_changed_during_hold_is_followed() {
-    in_call(Symmetric, async |mut call| {
+#[rstest]
+fn a_mapping_that_changed_during_hold_is_followed(#[values(Symmetric, Twice)] nat: NatBehaviour) {
+    in_call(nat, async |mut call| {
         call.talks().await;
         // The phone does not know its new port, so the SDP stays. Many phones begin a new stream.
-        let sdp = offer_at(&call.media);
-        call.media = PhoneMedia::of(call.lab.socket(PHONE));
+        let sdp = offer_at(call.lab.phone, &call.media);
+        call.media = PhoneMedia::of(call.lab.socket(call.lab.phone));
         for direction in ["sendonly", "sendrecv"] {
             let again = sdp.replace("sendrecv", direction);
             call.phone.ask("INVITE", "", &again).await;
@@ -138,12 +139,12 @@ fn a_mapping_that_changed_during_hold_is_followed() {
     });
 }
 
-#[test]
-fn a_port_that_changes_in_mid_call_is_followed() {
-    in_call(Symmetric, async |mut call| {
+#[rstest]
+fn a_port_that_changes_in_mid_call_is_followed(#[values(Symmetric, Twice)] nat: NatBehaviour) {
+    in_call(nat, async |mut call| {
         call.talks().await;
         for is_same_stream in [true, false] {
-            let socket = call.lab.socket(PHONE);
+            let socket = call.lab.socket(call.lab.phone);
             if is_same_stream {
                 call.media.moves_to(socket);
             } else {
@@ -157,7 +158,7 @@ fn a_port_that_changes_in_mid_call_is_followed() {
 
 #[rstest]
 fn a_stranger_who_sprays_first_hears_nothing_and_locks_nobody_out(
-    #[values(Symmetric, EndpointIndependent)] nat: NatBehaviour,
+    #[values(Symmetric, EndpointIndependent, Twice)] nat: NatBehaviour,
 ) {
     in_call(nat, async |mut call| {
         let mut stranger = PhoneMedia::of(call.lab.socket(STRANGER)).higher();
@@ -183,7 +184,7 @@ fn a_stranger_who_sprays_first_hears_nothing_and_locks_nobody_out(
 #[case(EndpointIndependent, true)]
 fn a_full_cone_has_one_port_for_everybody(#[case] nat: NatBehaviour, #[case] is_open: bool) {
     in_lab(nat, async |lab, _| {
-        let phone = lab.socket(PHONE);
+        let phone = lab.socket(lab.phone);
         let [first, second] = [
             UdpSocket::bind((EDGE, 0)).await,
             UdpSocket::bind((EDGE, 0)).await,
@@ -206,14 +207,14 @@ fn a_full_cone_has_one_port_for_everybody(#[case] nat: NatBehaviour, #[case] is_
 
 #[rstest]
 fn pjsip_behind_a_providers_nat_talks_holds_and_gets_the_bye(
-    #[values(Symmetric, EndpointIndependent)] nat: NatBehaviour,
+    #[values(Symmetric, EndpointIndependent, Twice)] nat: NatBehaviour,
 ) {
     if !need_pjsip() {
         return;
     }
     in_lab(nat, async |lab, bench| {
         let settings = PjsipSettings {
-            host: PHONE,
+            host: lab.phone,
             ..PjsipSettings::default()
         };
         let mut phone = lab.inside("P", || PjsipPhone::start(&settings));

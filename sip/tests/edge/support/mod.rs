@@ -17,7 +17,7 @@ pub use self::{
     baresip::talks,
     bench::{CallBehaviour, ObservedCall, TestEdge, USER_AGENT, trunk},
     conversation::{both_hear, hears_the_tone, urged},
-    lab::{EDGE, NatBehaviour, NatLab, PHONE, ROUTER, STRANGER},
+    lab::{EDGE, NatBehaviour, NatLab, ROUTER, STRANGER},
     linphone::{Linphone, LinphoneSettings},
     phone::{ScriptedPhone, flood, header, offer},
     pjsip::{PJSIP_RATE, PjsipPhone, PjsipSettings, need_pjsip},
