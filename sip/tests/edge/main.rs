@@ -15,6 +15,7 @@ mod digests;
 mod echo;
 mod edges;
 mod faults;
+mod flood;
 mod guessing;
 mod hops;
 mod hostile;

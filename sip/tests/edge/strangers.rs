@@ -164,7 +164,7 @@ async fn sixteen_addresses_do_not_keep_others_from_connecting() {
     assert!(closed >= newcomers.len(), "{closed} were closed");
 }
 
-fn at(name: &str, address: &str) -> Trunk {
+pub fn at(name: &str, address: &str) -> Trunk {
     Trunk {
         name: name.to_owned(),
         addresses: vec![address.parse().unwrap()],
@@ -173,7 +173,7 @@ fn at(name: &str, address: &str) -> Trunk {
 }
 
 /// The status of the final answer to an INVITE that is not acknowledged, with the phone that sent it.
-async fn invited(host: &str, bench: &TestEdge) -> (u16, ScriptedPhone) {
+pub async fn invited(host: &str, bench: &TestEdge) -> (u16, ScriptedPhone) {
     let mut phone = ScriptedPhone::udp_from(host, bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;

@@ -5,6 +5,7 @@ mod conversation;
 mod diagnosis;
 mod endurance;
 mod faults;
+mod flood;
 mod line;
 pub mod phone;
 mod timing;
