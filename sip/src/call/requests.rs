@@ -114,7 +114,7 @@ fn is_of_the_trunk(shared: &Shared, caller: &CallParties, ip: IpAddr) -> bool {
     caller.outbound == Some(ip) || shared.registrars.is_of(&caller.trunk, ip)
 }
 
-/// What was sent over a route, or the task that sends it once the route is found; `None` without a route.
+/// The result of sending over a route, or the task that sends once the route is found; `None` without a route.
 pub type Routed<T> = Result<Option<T>, JoinHandle<Option<T>>>;
 
 /// Sends over a route: at once if it is ready, else in a task of its own.
