@@ -5,6 +5,8 @@
 
 // Tests may be long.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
+// The example of an operator's call is long.
+#![recursion_limit = "256"]
 
 mod api;
 mod app;

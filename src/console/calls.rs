@@ -222,6 +222,7 @@ fn facts(visit: &ConsoleView, call: &OperatorCall, names: &TenantNames) -> Marku
             }
             dt { (visit.t("console-ended")) } dd { (visit.time_or(call.ended_at, NONE)) }
             dt { (visit.t("console-length")) } dd { (talk(visit, call)) }
+            (conversation(visit, call))
             dt { (visit.t("console-last-heartbeat")) } dd { (visit.time(call.last_sign_at)) }
             @if let Some(reason) = call.hangup_reason {
                 dt { (visit.t("console-reason")) }
@@ -233,6 +234,25 @@ fn facts(visit: &ConsoleView, call: &OperatorCall, names: &TenantNames) -> Marku
         }
         @if visit.may_change() && !call.status.is_final() {
             div.actions { a.button.danger href={ (PATH) "/" (call.id) "/hangup" } { (visit.t("console-end-call")) } }
+        }
+    }
+}
+
+/// The voice, and how the conversation went.
+fn conversation(visit: &ConsoleView, call: &OperatorCall) -> Markup {
+    html! {
+        @if let Some(provider) = call.voice_provider {
+            dt { (visit.t("console-voice")) } dd { code { (provider) } }
+        }
+        @if let Some(ms) = call.turn_latency_ms {
+            dt { (visit.t("console-turn-latency")) }
+            dd { (visit.tn("console-turn-latency-of", &[("p50", ms.p50.into()), ("p95", ms.p95.into())])) }
+        }
+        @if let Some(count) = call.stalls {
+            dt { (visit.t("console-stalls")) } dd { (visit.number(count)) }
+        }
+        @if let Some(count) = call.interruptions {
+            dt { (visit.t("console-caller-interruptions")) } dd { (visit.number(count)) }
         }
     }
 }

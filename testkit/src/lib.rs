@@ -8,7 +8,7 @@
 //! - [`OwnPostgres`] is a PostgreSQL server for fault tests: it can be stopped, restarted, and copied to a standby.
 //! - [`PatroniPair`] are two PostgreSQL servers of which one follows the other by itself.
 //! - [`gemini`] is a simulated model that enforces the real one's documented rules, and misbehaves on demand.
-//! - [`openai`] is the same for OpenAI Realtime.
+//! - [`openai`] is the same for OpenAI Realtime. A [`ModelLine`] is a connection of either without a socket, for simulated time.
 //! - [`phone`] is a SIP phone without audio.
 //! - [`meta`] is a simulated Meta: settings of a business number, and calls from WhatsApp.
 //! - [`tls`] has servers and clients of TLS, with the certificates of [`certificate`].
@@ -28,6 +28,7 @@ mod folder;
 pub mod gemini;
 pub mod large;
 pub mod meta;
+mod model_line;
 mod model_socket;
 pub mod openai;
 mod own_postgres;
@@ -48,6 +49,7 @@ pub mod tls;
 mod wait;
 
 pub use folder::folder;
+pub use model_line::ModelLine;
 pub use own_postgres::{OwnPostgres, Stop};
 pub use patroni::{Loss, PatroniPair};
 pub use place::{StoreKind, StorePlace};

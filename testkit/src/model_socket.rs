@@ -38,19 +38,37 @@ impl From<Error> for End {
     }
 }
 
+/// The messages of a simulated model to its peer.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelOutput {
+    out: mpsc::UnboundedSender<Message>,
+    unsent: Arc<AtomicUsize>,
+}
+
+impl ModelOutput {
+    pub(crate) fn new(unsent: Arc<AtomicUsize>) -> (Self, mpsc::UnboundedReceiver<Message>) {
+        let (out, outgoing) = mpsc::unbounded_channel();
+        (Self { out, unsent }, outgoing)
+    }
+
+    pub(crate) fn send(&self, message: Message) -> Result<(), End> {
+        self.unsent.fetch_add(1, Ordering::Relaxed);
+        self.out.send(message).map_err(|_| End::Gone)
+    }
+}
+
 /// A socket whose reading does not wait for its writing, like the real service's.
 pub(crate) struct ModelSocket {
     stream: SplitStream<WebSocketStream<TcpStream>>,
-    out: mpsc::UnboundedSender<Message>,
-    unsent: Arc<AtomicUsize>,
+    output: ModelOutput,
     writer: JoinHandle<()>,
 }
 
 impl ModelSocket {
     pub(crate) fn new(socket: WebSocketStream<TcpStream>, unsent: Arc<AtomicUsize>) -> Self {
         let (mut sink, stream) = socket.split();
-        let (out, mut outgoing) = mpsc::unbounded_channel();
         let left = unsent.clone();
+        let (output, mut outgoing) = ModelOutput::new(unsent);
         let writer = tokio::spawn(async move {
             while let Some(message) = outgoing.recv().await {
                 if sink.send(message).await.is_err() {
@@ -61,15 +79,13 @@ impl ModelSocket {
         });
         Self {
             stream,
-            out,
-            unsent,
+            output,
             writer,
         }
     }
 
-    pub(crate) fn send(&self, message: Message) -> Result<(), End> {
-        self.unsent.fetch_add(1, Ordering::Relaxed);
-        self.out.send(message).map_err(|_| End::Gone)
+    pub(crate) fn output(&self) -> ModelOutput {
+        self.output.clone()
     }
 
     pub(crate) async fn next(&mut self) -> Result<Value, End> {
@@ -85,12 +101,12 @@ impl ModelSocket {
         }
     }
 
-    /// Drops the connection after flushing earlier messages.
+    /// Drops the connection after flushing earlier messages. Nothing else may hold its output.
     pub(crate) async fn leave(self) {
         let Self {
-            out, mut writer, ..
+            output, mut writer, ..
         } = self;
-        drop(out);
+        drop(output);
         if timeout(GOODBYE, &mut writer).await.is_err() {
             writer.abort();
         }
@@ -102,7 +118,7 @@ impl ModelSocket {
             code: code.into(),
             reason: reason.into(),
         };
-        let _ = self.send(Message::Close(Some(frame)));
+        let _ = self.output.send(Message::Close(Some(frame)));
         let rest = async { while let Some(Ok(_)) = self.stream.next().await {} };
         let _ = timeout(GOODBYE, rest).await;
         self.writer.abort();

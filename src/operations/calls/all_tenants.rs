@@ -3,7 +3,7 @@
 use dikala_entities::{
     AgentId, BridgeId, CallId, CallStatus, CallerNumber, ChannelKind, DeliveryId, DeliveryStatus,
     EventId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber, PhoneNumberId,
-    TenantId, WebhookId,
+    TenantId, TurnLatencyMs, VoiceProvider, WebhookId,
     call::{Column, Entity, ended_as, unfinished},
     credit_hold, delivery, event,
 };
@@ -46,6 +46,7 @@ const LIVE_MAX: u64 = 10_000;
     "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890", "channel": "phone", "status": "answered",
     "startedAt": "2026-01-15T03:30:00.000Z", "answeredAt": "2026-01-15T03:30:04.000Z", "joinedAt": null, "endedAt": null,
     "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null, "hangupInitiator": null, "failureDetail": null,
+    "voiceProvider": null, "turnLatencyMs": null, "stalls": null, "interruptions": null,
     "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "node_01k9zv3m8rj2q4w6y8a0c2e4g6"
 }))]
 pub struct OperatorCall {
@@ -72,6 +73,14 @@ pub struct OperatorCall {
     pub hangup_initiator: Option<HangupInitiator>,
     /// The bridge's description of a failure.
     pub failure_detail: Option<String>,
+    /// The voice's provider at the end.
+    pub voice_provider: Option<VoiceProvider>,
+    /// Null until the transcript is there, and without turns of known latency.
+    pub turn_latency_ms: Option<TurnLatencyMs>,
+    /// Pauses in which the caller waited for the agent and something was done about it.
+    pub stalls: Option<i64>,
+    /// Turns of the agent that the caller cut off.
+    pub interruptions: Option<i64>,
     /// The last message about this call that changed something.
     pub last_sign_at: Millis,
     /// The node that runs it; empty once it was erased.
@@ -142,6 +151,7 @@ pub struct CallDeliveryStatus {
     "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890", "channel": "phone", "status": "answered",
     "startedAt": "2026-01-15T03:30:00.000Z", "answeredAt": "2026-01-15T03:30:04.000Z", "joinedAt": null, "endedAt": null,
     "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null, "hangupInitiator": null, "failureDetail": null,
+    "voiceProvider": null, "turnLatencyMs": null, "stalls": null, "interruptions": null,
     "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "node_01k9zv3m8rj2q4w6y8a0c2e4g6",
     "holds": [{"heldMinutes": 1, "usedMinutes": 1, "grants": 1, "last": false, "refusal": null,
                "createdAt": "2026-01-15T03:30:00.000Z", "settledAt": null}],

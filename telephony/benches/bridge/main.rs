@@ -30,7 +30,7 @@ use self::{
     bridge::BridgeProcess,
     figures::{FigureRow, MeasuredTimes, hundredths},
     phones::Phones,
-    stage::{TrafficMode, TrafficState},
+    stage::{MarkDirection, TrafficMode, TrafficState},
 };
 
 /// The same allocator as the real program.
@@ -165,7 +165,6 @@ async fn talk(
 }
 
 fn rows(found: &CodecFigures, stage: &TrafficState, codec: Codec) -> Vec<FigureRow> {
-    let (to_model, to_phone) = stage.delays();
     let name = format!("{codec:?}, {} calls", stage.calls());
     let row = |what: &str, measured, unit, goal, reached| FigureRow {
         what: format!("{name}: {what}"),
@@ -202,13 +201,13 @@ fn rows(found: &CodecFigures, stage: &TrafficState, codec: Codec) -> Vec<FigureR
         late("packets more than 20 ms late, at the phone", found.packets),
         times(
             "delay from the caller's mouth to the model's ear",
-            &to_model,
+            &stage.delays(MarkDirection::ToModel),
             "≤ 60.0",
             60_000,
         ),
         times(
             "delay from the model's mouth to the caller's ear",
-            &to_phone,
+            &stage.delays(MarkDirection::ToPhone),
             "≤ 60.0",
             60_000,
         ),
@@ -217,6 +216,12 @@ fn rows(found: &CodecFigures, stage: &TrafficState, codec: Codec) -> Vec<FigureR
             &found.answers,
             "≤ 150.0",
             150_000,
+        ),
+        times(
+            "200 to the agent's first sound",
+            &stage.delays(MarkDirection::FirstWords),
+            "≤ 700.0",
+            700_000,
         ),
     ]
 }

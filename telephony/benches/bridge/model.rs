@@ -1,4 +1,5 @@
-//! A model that speaks the Gemini Live protocol and understands nothing. It checks nothing, because other tests do.
+//! A model that speaks the Gemini Live protocol and understands nothing but the call for a greeting. It checks nothing, because
+//! other tests do.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -20,6 +21,9 @@ use crate::{
 
 /// Seconds of speech sent at once, as often as they last; real models generate speech much faster than it is spoken, too.
 const TURN_SECONDS: u64 = 5;
+
+/// A part of the message that asks for a greeting.
+const GREET: &str = "The call has just been answered";
 
 /// Starts it and returns its address.
 pub async fn start(stage: Arc<TrafficState>) -> String {
@@ -73,7 +77,10 @@ async fn converse(
             }
             message = socket.next() => {
                 let Some(message) = message else { return Ok(()) };
-                if let Message::Text(text) = message? && stage.is(TrafficMode::Marks) && is_loud(&text) {
+                let Message::Text(text) = message? else { continue };
+                if text.contains(GREET) {
+                    socket.send(Message::Binary(mark.clone())).await?;
+                } else if stage.is(TrafficMode::Marks) && is_loud(&text) {
                     stage.found(call, MarkDirection::ToModel);
                 }
             }

@@ -101,6 +101,7 @@ impl Phones {
         let began = Instant::now();
         let phone = SignallingPhone::call(self.edge, DID, &caller, &id, &offer).await;
         let took = began.elapsed();
+        self.stage.mark(number, MarkDirection::FirstWords);
         let speaker = Speaker {
             call: number,
             socket: socket.try_clone().unwrap(),
@@ -135,6 +136,7 @@ impl Phones {
             }
             // The decoder needs every packet.
             if !self.stage.is(TrafficMode::Talk) && ear.is_loud(&packet[HEADER_BYTES..length]) {
+                self.stage.found(number, MarkDirection::FirstWords);
                 self.stage.found(number, MarkDirection::ToPhone);
             }
         }

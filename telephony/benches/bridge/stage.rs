@@ -26,6 +26,8 @@ pub enum TrafficMode {
 pub enum MarkDirection {
     ToModel,
     ToPhone,
+    /// The agent's first sound, from the answer on.
+    FirstWords,
 }
 
 #[derive(Debug)]
@@ -33,8 +35,8 @@ pub struct TrafficState {
     begun: Instant,
     manner: AtomicU8,
     /// Per call and direction, the microsecond in which a mark was sent that is not found yet, or 0.
-    marks: Vec<[AtomicU64; 2]>,
-    delays: [Mutex<MeasuredTimes>; 2],
+    marks: Vec<[AtomicU64; 3]>,
+    delays: [Mutex<MeasuredTimes>; 3],
 }
 
 impl TrafficState {
@@ -76,9 +78,8 @@ impl TrafficState {
         }
     }
 
-    /// The delays of marks: to the model, and to the phone.
-    pub fn delays(&self) -> (MeasuredTimes, MeasuredTimes) {
-        let of = |way: MarkDirection| self.delays[way as usize].lock().unwrap().clone();
-        (of(MarkDirection::ToModel), of(MarkDirection::ToPhone))
+    /// The delays of marks in a direction.
+    pub fn delays(&self, way: MarkDirection) -> MeasuredTimes {
+        self.delays[way as usize].lock().unwrap().clone()
     }
 }

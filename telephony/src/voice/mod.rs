@@ -7,6 +7,8 @@ mod phrases;
 mod scripted;
 mod session;
 
+#[cfg(test)]
+pub(crate) use common::simulated::SimulatedVoice;
 pub(crate) use common::words::late_outcome;
 pub use phrases::Phrase;
 use phrases::is_indonesian;

@@ -41,7 +41,7 @@ pub enum VoiceInput {
     Audio(Vec<i16>),
     /// A note for the agent that the caller did not say, such as a failed transfer.
     Text(String),
-    /// The caller waits for an answer. The text asks the model for it, unless an answer is under way.
+    /// The caller waits and hears nothing. The text asks the model to speak, unless it is about to. It is useless later.
     AnswerNow(String),
     /// The caller's voice has begun, or has ended.
     Activity { speaks: bool },

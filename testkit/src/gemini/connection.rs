@@ -24,7 +24,7 @@ use super::{
     rules::{ModelInput, ProtocolRules},
 };
 use crate::{
-    model_socket::{End, ModelSocket},
+    model_socket::{End, ModelOutput, ModelSocket},
     sound,
 };
 
@@ -35,16 +35,19 @@ const INTERRUPTS_MS: u64 = 100;
 /// Length of one piece of outgoing audio.
 const PIECE_MS: u64 = 100;
 
-struct ModelSession {
-    wire: ModelSocket,
+#[derive(Debug)]
+pub(super) struct ModelSession {
+    output: ModelOutput,
     number: usize,
     shared: Shared,
     rules: ProtocolRules,
     handles: bool,
     voice_ms: u64,
     silence_ms: u64,
+    /// The time since the beginning of the connection.
+    pub(super) now: Duration,
     /// The caller hears the model until this time.
-    speaking_until: Instant,
+    speaking_until: Duration,
     calls: u64,
     script: VecDeque<ModelReaction>,
     closes: Option<Instant>,
@@ -88,25 +91,20 @@ pub(super) async fn serve(
         let (wire, end) = match taken {
             Err(end) => (wire, end),
             Ok(rules) => {
-                let mut live = ModelSession {
-                    wire,
-                    number,
-                    shared: shared.clone(),
-                    rules,
-                    handles: begin != Begin::WithoutHandles,
-                    voice_ms: 0,
-                    silence_ms: 0,
-                    speaking_until: Instant::now(),
-                    calls: 0,
-                    script: shared.lock().unwrap().script.clone().into(),
-                    closes: None,
-                };
-                let end = live.run(&mut acts).await;
-                (live.wire, end)
+                let output = wire.output();
+                let mut live = ModelSession::new(output, number, shared.clone(), rules);
+                live.handles = begin != Begin::WithoutHandles;
+                let end = live.run(&mut wire, &mut acts).await;
+                (wire, end)
             }
         };
         finish(wire, number, end, &shared).await;
     }
+    over(number, &shared);
+}
+
+/// The connection is closed, and its session may be resumed.
+pub(super) fn over(number: usize, shared: &Shared) {
     let mut state = shared.lock().unwrap();
     state.connections[number].over = Some(Instant::now());
     state.taken.retain(|_, by| *by != number);
@@ -132,8 +130,7 @@ async fn set_up(
     shared: &Shared,
 ) -> Result<ProtocolRules, End> {
     let message = wire.next().await?;
-    shared.lock().unwrap().connections[number].setup = message["setup"].clone();
-    let mut rules = ProtocolRules::set_up(&message).map_err(End::Broken)?;
+    let rules = check_setup(&message, number, shared)?;
     match begin {
         Begin::Close(code, reason) => return Err(End::Close(*code, (*reason).to_owned())),
         Begin::Slowly(time) => {
@@ -152,6 +149,27 @@ async fn set_up(
         }
         Begin::Normally | Begin::Status(_) | Begin::WithoutHandles => {}
     }
+    begin_session(&message, number, shared, rules, &wire.output())
+}
+
+/// The rules of a session with this setup.
+pub(super) fn check_setup(
+    message: &Value,
+    number: usize,
+    shared: &Shared,
+) -> Result<ProtocolRules, End> {
+    shared.lock().unwrap().connections[number].setup = message["setup"].clone();
+    ProtocolRules::set_up(message).map_err(End::Broken)
+}
+
+/// Begins or resumes the session of a setup, and says so.
+pub(super) fn begin_session(
+    message: &Value,
+    number: usize,
+    shared: &Shared,
+    mut rules: ProtocolRules,
+    output: &ModelOutput,
+) -> Result<ProtocolRules, End> {
     {
         let mut state = shared.lock().unwrap();
         match message["setup"]["sessionResumption"]["handle"].as_str() {
@@ -174,21 +192,55 @@ async fn set_up(
     }
     // Like the real service: JSON in a binary frame.
     let complete = json!({"setupComplete": {}}).to_string();
-    wire.send(Message::binary(complete.into_bytes()))?;
+    output.send(Message::binary(complete.into_bytes()))?;
     Ok(rules)
 }
 
 impl ModelSession {
-    async fn run(&mut self, acts: &mut mpsc::UnboundedReceiver<Act>) -> End {
+    pub(super) fn new(
+        output: ModelOutput,
+        number: usize,
+        shared: Shared,
+        rules: ProtocolRules,
+    ) -> Self {
+        let script = shared.lock().unwrap().script.clone().into();
+        Self {
+            output,
+            number,
+            shared,
+            rules,
+            handles: true,
+            voice_ms: 0,
+            silence_ms: 0,
+            now: Duration::ZERO,
+            speaking_until: Duration::ZERO,
+            calls: 0,
+            script,
+            closes: None,
+        }
+    }
+
+    async fn run(
+        &mut self,
+        wire: &mut ModelSocket,
+        acts: &mut mpsc::UnboundedReceiver<Act>,
+    ) -> End {
         if let Err(end) = self.give_handle() {
             return end;
         }
+        let began = Instant::now();
         loop {
             let closes = self.closes;
             let done = tokio::select! {
-                Some(act) = acts.recv() => self.act(act),
-                message = self.wire.next() => match message {
-                    Ok(message) => self.take(message),
+                Some(act) = acts.recv() => {
+                    self.now = began.elapsed();
+                    self.act(act)
+                }
+                message = wire.next() => match message {
+                    Ok(message) => {
+                        self.now = began.elapsed();
+                        self.take(message)
+                    }
                     Err(end) => Err(end),
                 },
                 () = until(closes) => Err(End::Close(1011, "Deadline expired before operation could complete.".to_owned())),
@@ -205,11 +257,11 @@ impl ModelSession {
 
     fn send(&self, message: &Value) -> Result<(), End> {
         let bytes = message.to_string().into_bytes();
-        self.wire.send(Message::binary(bytes))
+        self.output.send(Message::binary(bytes))
     }
 
     /// Sends a resumption handle for the current state.
-    fn give_handle(&mut self) -> Result<(), End> {
+    pub(super) fn give_handle(&mut self) -> Result<(), End> {
         if !self.handles {
             return Ok(());
         }
@@ -226,7 +278,7 @@ impl ModelSession {
         self.send(&update)
     }
 
-    fn take(&mut self, message: Value) -> Result<(), End> {
+    pub(super) fn take(&mut self, message: Value) -> Result<(), End> {
         let came = self.rules.take(&message).map_err(End::Broken)?;
         if !matches!(came, ModelInput::Audio { .. }) {
             self.note(|it| it.messages.push(message));
@@ -268,7 +320,7 @@ impl ModelSession {
         if voice {
             self.voice_ms += milliseconds;
             self.silence_ms = 0;
-            if self.voice_ms >= INTERRUPTS_MS && Instant::now() < self.speaking_until {
+            if self.voice_ms >= INTERRUPTS_MS && self.now < self.speaking_until {
                 self.interrupt()?;
             }
             return Ok(());
@@ -288,7 +340,7 @@ impl ModelSession {
     }
 
     fn interrupt(&mut self) -> Result<(), End> {
-        self.speaking_until = Instant::now();
+        self.speaking_until = self.now;
         self.send(&json!({"serverContent": {"interrupted": true}}))?;
         self.send(&json!({"serverContent": {"turnComplete": true}}))
     }
@@ -300,6 +352,23 @@ impl ModelSession {
             Some(ModelReaction::Say { text, milliseconds }) => self.say(&text, milliseconds),
             Some(ModelReaction::Call { name, arguments }) => self.call(None, &name, &arguments),
             Some(ModelReaction::Nothing) => Ok(()),
+            Some(ModelReaction::Empty) => {
+                self.send(&json!({"serverContent": {"turnComplete": true}}))
+            }
+            Some(ModelReaction::Write(text)) => {
+                self.words(&text)?;
+                self.send(&json!({"serverContent": {"turnComplete": true}}))
+            }
+            Some(ModelReaction::Stall { text, milliseconds }) => {
+                self.begin(milliseconds, PIECE_MS)?;
+                self.words(&text)
+            }
+            Some(ModelReaction::HangUp { text, milliseconds }) => {
+                self.begin(milliseconds, PIECE_MS)?;
+                self.words(&text)?;
+                self.call(None, "end_call", &json!({}))?;
+                self.over(milliseconds)
+            }
         }
     }
 
@@ -309,24 +378,34 @@ impl ModelSession {
         if self.handles {
             self.send(&update)?;
         }
-        self.speaking_until = Instant::now() + Duration::from_millis(milliseconds);
+        self.speaking_until = self.now + Duration::from_millis(milliseconds);
         // Encoded once: nothing is read meanwhile, and encoding ten minutes takes seconds on a busy machine.
         let piece = spoken(piece_ms);
         for _ in 0..milliseconds / piece_ms {
-            self.wire.send(Message::binary(piece.clone()))?;
+            self.output.send(Message::binary(piece.clone()))?;
         }
         match milliseconds % piece_ms {
             0 => Ok(()),
-            rest => self.wire.send(Message::binary(spoken(rest))),
+            rest => self.output.send(Message::binary(spoken(rest))),
         }
     }
 
     fn say(&mut self, text: &str, milliseconds: u64) -> Result<(), End> {
         self.begin(milliseconds, PIECE_MS)?;
+        self.words(text)?;
+        self.over(milliseconds)
+    }
+
+    fn words(&self, text: &str) -> Result<(), End> {
         for piece in text.split_inclusive(' ') {
             let piece = json!({"text": piece});
             self.send(&json!({"serverContent": {"outputTranscription": piece}}))?;
         }
+        Ok(())
+    }
+
+    /// Ends a turn with this much speech.
+    fn over(&mut self, milliseconds: u64) -> Result<(), End> {
         self.send(&json!({"serverContent": {"generationComplete": true}}))?;
         // The real service counts 25 tokens per second of audio, and bills the whole context with every turn.
         let audio = milliseconds / 40;
@@ -382,8 +461,8 @@ impl ModelSession {
             }
             Act::Close { code, reason } => Err(End::Close(code, reason.to_owned())),
             Act::Cut => Err(End::Gone),
-            Act::Text(text) => self.wire.send(Message::text(text)),
-            Act::Binary(bytes) => self.wire.send(Message::binary(bytes)),
+            Act::Text(text) => self.output.send(Message::text(text)),
+            Act::Binary(bytes) => self.output.send(Message::binary(bytes)),
             Act::Fragments { message, bytes } => self.fragments(&message, bytes),
             Act::Message(message) => self.send(&message),
         }
@@ -395,7 +474,7 @@ impl ModelSession {
         for (at, piece) in text.chunks(bytes).enumerate() {
             let kind = if at == 0 { Data::Text } else { Data::Continue };
             let frame = Frame::message(piece.to_vec(), OpCode::Data(kind), at + 1 == count);
-            self.wire.send(Message::Frame(frame))?;
+            self.output.send(Message::Frame(frame))?;
         }
         Ok(())
     }

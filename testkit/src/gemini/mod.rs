@@ -6,6 +6,7 @@
 //! Tests make it misbehave at the start of a connection ([`Begin`]) or at any time ([`Act`]).
 
 mod connection;
+mod line;
 mod rules;
 
 use std::{
@@ -18,6 +19,7 @@ use std::{
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::mpsc};
 
+pub use self::line::GeminiLine;
 use crate::{aside::ServerThread, wait::eventually};
 
 /// The only accepted key.
@@ -92,9 +94,29 @@ pub enum Act {
 /// The model's reaction to speech.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelReaction {
-    Say { text: String, milliseconds: u64 },
-    Call { name: String, arguments: Value },
+    Say {
+        text: String,
+        milliseconds: u64,
+    },
+    Call {
+        name: String,
+        arguments: Value,
+    },
     Nothing,
+    /// Ends its turn without a word.
+    Empty,
+    /// Answers in writing alone.
+    Write(String),
+    /// Begins to speak, and never ends its turn.
+    Stall {
+        text: String,
+        milliseconds: u64,
+    },
+    /// Says goodbye, and calls `end_call`.
+    HangUp {
+        text: String,
+        milliseconds: u64,
+    },
 }
 
 /// Log of one connection.
@@ -164,6 +186,17 @@ struct State {
     takes_no_key: bool,
 }
 
+impl State {
+    /// Begins the log of a connection, and returns its number.
+    fn opened(&mut self) -> usize {
+        self.connections.push(ModelConnection {
+            opened: Some(Instant::now()),
+            ..ModelConnection::default()
+        });
+        self.connections.len() - 1
+    }
+}
+
 type Shared = Arc<Mutex<State>>;
 
 /// A running model; dropping it stops the server.
@@ -187,6 +220,11 @@ impl FakeGemini {
             shared,
             _serving: aside,
         }
+    }
+
+    /// A connection without a socket, for simulated time.
+    pub fn line(&self) -> GeminiLine {
+        GeminiLine::open(&self.shared)
     }
 
     /// The value for `telephony.gemini.url`; the key is [`KEY`].
@@ -257,11 +295,7 @@ async fn accept(listener: std::net::TcpListener, shared: Shared) {
         };
         let (number, begin, acts) = {
             let mut state = shared.lock().unwrap();
-            let number = state.connections.len();
-            state.connections.push(ModelConnection {
-                opened: Some(Instant::now()),
-                ..ModelConnection::default()
-            });
+            let number = state.opened();
             let (sender, acts) = mpsc::unbounded_channel();
             state.acts.insert(number, sender);
             let begin = state.begins.pop_front().unwrap_or(Begin::Normally);

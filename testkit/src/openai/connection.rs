@@ -18,7 +18,7 @@ use super::{
     rules::{ClientInput, RealtimeRules, Refusal},
     speech::ResponseScript,
 };
-use crate::model_socket::{End, ModelSocket};
+use crate::model_socket::{End, ModelOutput, ModelSocket};
 
 /// Voice that starts a turn, and silence that ends it.
 const TURN_MS: u64 = 100;
@@ -26,8 +26,9 @@ const SILENCE_MS: u64 = 300;
 /// The time from the upgrade to `session.created`.
 const CREATED_AFTER: Duration = Duration::from_millis(20);
 
-struct RealtimeSession {
-    wire: ModelSocket,
+#[derive(Debug)]
+pub(super) struct RealtimeSession {
+    output: ModelOutput,
     number: usize,
     begin: RealtimeBegin,
     shared: Shared,
@@ -73,33 +74,21 @@ pub(super) async fn serve(
             state.connections[number].query.clone_from(&query);
             state.connections[number].unsent.clone()
         };
-        let mut session = RealtimeSession {
-            wire: ModelSocket::new(socket, unsent),
-            number,
-            begin,
-            shared: shared.clone(),
-            rules: RealtimeRules::default(),
-            was_refused: false,
-            voice_ms: 0,
-            silence_ms: 0,
-            is_speaking: false,
-            turns: 0,
-            made: 0,
-            last: None,
-            said: String::new(),
-        };
-        let end = match session.create(&query).await {
-            Ok(()) => session.run(&mut acts).await,
+        let mut wire = ModelSocket::new(socket, unsent);
+        let mut session = RealtimeSession::new(wire.output(), number, begin, shared.clone());
+        let end = match session.create(&mut wire, &query).await {
+            Ok(()) => session.run(&mut wire, &mut acts).await,
             Err(end) => end,
         };
+        drop(session);
         match end {
-            End::Gone => session.wire.leave().await,
-            End::Close(code, reason) => session.wire.close(code, reason).await,
+            End::Gone => wire.leave().await,
+            End::Close(code, reason) => wire.close(code, reason).await,
             End::Broken((code, reason)) => {
                 shared.lock().unwrap().connections[number]
                     .broken
                     .push(reason.clone());
-                session.wire.close(code, reason).await;
+                wire.close(code, reason).await;
             }
         }
     }
@@ -120,8 +109,31 @@ fn refusal(headers: &HeaderMap, takes_no_key: bool, begin: &RealtimeBegin) -> Op
 }
 
 impl RealtimeSession {
+    pub(super) fn new(
+        output: ModelOutput,
+        number: usize,
+        begin: RealtimeBegin,
+        shared: Shared,
+    ) -> Self {
+        Self {
+            output,
+            number,
+            begin,
+            shared,
+            rules: RealtimeRules::default(),
+            was_refused: false,
+            voice_ms: 0,
+            silence_ms: 0,
+            is_speaking: false,
+            turns: 0,
+            made: 0,
+            last: None,
+            said: String::new(),
+        }
+    }
+
     /// Begins the session. What comes before it has is ignored by the service, and broken here.
-    async fn create(&mut self, query: &str) -> Result<(), End> {
+    async fn create(&mut self, wire: &mut ModelSocket, query: &str) -> Result<(), End> {
         let model = query.strip_prefix("model=").unwrap_or_default();
         let code = match self.begin {
             RealtimeBegin::Error(code) => Some(code),
@@ -138,20 +150,28 @@ impl RealtimeSession {
         };
         tokio::select! {
             () = sleep(wait) => {}
-            early = self.wire.next() => {
+            early = wire.next() => {
                 early?;
                 return Err(End::Broken((1008, "an event before session.created".to_owned())));
             }
         }
+        self.created(model)
+    }
+
+    pub(super) fn created(&mut self, model: &str) -> Result<(), End> {
         let session = json!({"id": "sess_1", "type": "realtime", "model": model, "expires_at": 1_800_000_000});
         self.send(&json!({"type": "session.created", "session": session}))
     }
 
-    async fn run(&mut self, acts: &mut mpsc::UnboundedReceiver<RealtimeAct>) -> End {
+    async fn run(
+        &mut self,
+        wire: &mut ModelSocket,
+        acts: &mut mpsc::UnboundedReceiver<RealtimeAct>,
+    ) -> End {
         loop {
             let done = tokio::select! {
                 Some(act) = acts.recv() => self.act(act),
-                message = self.wire.next() => match message {
+                message = wire.next() => match message {
                     Ok(message) => self.take(message),
                     Err(end) => Err(end),
                 },
@@ -169,7 +189,7 @@ impl RealtimeSession {
     fn send(&self, event: &Value) -> Result<(), End> {
         let mut event = event.clone();
         event["event_id"] = json!("event_1");
-        self.wire.send(Message::text(event.to_string()))
+        self.output.send(Message::text(event.to_string()))
     }
 
     fn send_all(&self, events: Vec<Value>) -> Result<(), End> {
@@ -183,7 +203,7 @@ impl RealtimeSession {
         )
     }
 
-    fn take(&mut self, event: Value) -> Result<(), End> {
+    pub(super) fn take(&mut self, event: Value) -> Result<(), End> {
         if let RealtimeBegin::RefuseUpdate(code) = self.begin
             && !std::mem::replace(&mut self.was_refused, true)
         {
@@ -352,12 +372,37 @@ impl RealtimeSession {
 
     fn react(&mut self, reaction: RealtimeReaction, said: &str) -> Result<(), End> {
         match reaction {
-            RealtimeReaction::Nothing => return Ok(()),
+            RealtimeReaction::Nothing => return self.transcribed(said),
             RealtimeReaction::Say { text, milliseconds } => {
                 let script = self.begin()?;
                 self.speak(milliseconds)?;
                 self.transcribed(said)?;
                 self.send_all(script.transcript(&text))?;
+            }
+            RealtimeReaction::WordsFirst { text, milliseconds } => {
+                let script = self.begin()?;
+                self.send_all(script.transcript(&text))?;
+                self.speak(milliseconds)?;
+                self.transcribed(said)?;
+            }
+            RealtimeReaction::HangUp { text, milliseconds } => {
+                let script = self.begin()?;
+                self.speak(milliseconds)?;
+                self.transcribed(said)?;
+                self.send_all(script.transcript(&text))?;
+                let id = format!("call-{}", script.response_id);
+                self.rules.pending.insert(id.clone());
+                self.send_all(script.call(&id, "end_call", &json!({})))?;
+            }
+            RealtimeReaction::Stall { text, milliseconds } => {
+                let script = self.begin()?;
+                self.speak(milliseconds)?;
+                self.transcribed(said)?;
+                return self.send_all(script.transcript(&text));
+            }
+            RealtimeReaction::Empty => {
+                self.begin()?;
+                self.transcribed(said)?;
             }
             RealtimeReaction::Write(text) => {
                 let script = self.begin()?;
@@ -406,7 +451,7 @@ impl RealtimeSession {
             RealtimeAct::Error { code } => self.error(code, "as told", &Value::Null),
             RealtimeAct::Close { code, reason } => Err(End::Close(code, reason.to_owned())),
             RealtimeAct::Cut => Err(End::Gone),
-            RealtimeAct::Text(text) => self.wire.send(Message::text(text)),
+            RealtimeAct::Text(text) => self.output.send(Message::text(text)),
             RealtimeAct::Event(event) => self.send(&event),
         }
     }

@@ -6,6 +6,7 @@
 //! Tests make it misbehave at the start of a connection ([`RealtimeBegin`]) or at any time ([`RealtimeAct`]).
 
 mod connection;
+mod line;
 mod rules;
 mod speech;
 
@@ -19,6 +20,7 @@ use std::{
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::mpsc};
 
+pub use self::line::RealtimeLine;
 use crate::{aside::ServerThread, wait::eventually};
 
 /// The only accepted key.
@@ -84,6 +86,23 @@ pub enum RealtimeReaction {
         text: String,
         milliseconds: u64,
     },
+    /// The same with the words before the speech.
+    WordsFirst {
+        text: String,
+        milliseconds: u64,
+    },
+    /// Says goodbye, and calls `end_call`.
+    HangUp {
+        text: String,
+        milliseconds: u64,
+    },
+    /// Begins to speak, and never ends its response.
+    Stall {
+        text: String,
+        milliseconds: u64,
+    },
+    /// Ends its response without a word.
+    Empty,
     /// Answers in writing, although speech is wanted (AVA).
     Write(String),
     /// Calls functions: their names and arguments.
@@ -175,6 +194,11 @@ impl FakeOpenAi {
             shared,
             _serving: aside,
         }
+    }
+
+    /// A connection without a socket, for simulated time.
+    pub fn line(&self) -> RealtimeLine {
+        RealtimeLine::open(&self.shared)
     }
 
     /// The value for `telephony.openai.url`; the key is [`KEY`], the model [`MODEL`].

@@ -29,8 +29,12 @@ async fn a_call_is_ended_after_a_question() {
     );
     page.assert_shows("told to hang up");
     bridge.command("hangup", &call).await;
-    let ended = json!({"callId": call, "reason": "operator"});
+    let ended = json!({"callId": call, "reason": "operator", "voiceProvider": "gemini", "stalls": 17, "interruptions": 3});
     bridge.ok("call.hangup", ended).await;
+    let shown = browser.open(&format!("/calls/{call}")).await;
+    for words in ["gemini", "Long pauses", "17", "Interruptions by the caller"] {
+        shown.assert_shows(words);
+    }
     let over = api.get(&format!("/calls/{call}")).await.expect(200);
     assert_eq!(
         [&over["status"], &over["hangupReason"]],

@@ -92,7 +92,7 @@ pub async fn world(model: &FakeGemini, setup: WorldSetup) -> Option<(TestWorld, 
 }
 
 /// Waits for the end of an utterance, and asserts its length.
-async fn hears(phone: &TestPhone, count: usize, milliseconds: u64) {
+pub(super) async fn hears(phone: &TestPhone, count: usize, milliseconds: u64) {
     let heard = phone.audio.hears(count, |it| it.is_over).await;
     let difference = heard
         .milliseconds()
@@ -130,7 +130,7 @@ async fn interrupts(model: &FakeGemini, phone: &TestPhone, words: &[u8]) -> usiz
 }
 
 /// The turns of a transcript: role and text.
-fn turns(transcript: &Value) -> Vec<(String, String)> {
+pub(super) fn turns(transcript: &Value) -> Vec<(String, String)> {
     let turns = transcript["turns"].as_array().unwrap().iter();
     turns
         .map(|turn| (text(turn, "role"), text(turn, "text")))

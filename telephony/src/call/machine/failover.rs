@@ -138,6 +138,7 @@ impl CallMachine {
 
     fn reopen_voice(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         self.functions.reopened();
+        self.transcript.turn_over(self.speaking.said_ms());
         self.speaking.change_voice();
         self.open_voice(now, out);
     }

@@ -14,6 +14,11 @@ const WAITING: [(u64, GuardStep); 4] = [
     (12_000, GuardStep::Replace),
     (20_000, GuardStep::GiveUp),
 ];
+/// The pause in the middle of an answer after which the model is asked for the rest. It speaks faster than it is heard, so this is
+/// long for it.
+const REST_MS: u64 = 2_000;
+/// Steps after which the session was replaced. The wait goes on with the next one.
+const REPLACED: usize = 3;
 /// The time between the two reminders of a silent caller.
 const SECOND_REMINDER_MS: u64 = 20_000;
 /// The length of a function's run from which the caller hears a filler, and the time until the next one.
@@ -47,6 +52,8 @@ impl Stall {
 pub(super) enum GuardStep {
     /// The caller waits: the model is asked for its answer in words.
     AskAgain,
+    /// The agent has broken off in mid-answer: the model is asked for the rest.
+    AskForRest,
     /// The caller waits: a recorded sentence asks for patience.
     Filler,
     /// The caller waits: the voice session is replaced.
@@ -67,7 +74,7 @@ impl GuardStep {
     /// The step's name in metrics, for a step of a caller who waits.
     pub(super) fn stall(self) -> Option<Stall> {
         match self {
-            Self::AskAgain => Some(Stall::AskedAgain),
+            Self::AskAgain | Self::AskForRest => Some(Stall::AskedAgain),
             Self::Filler => Some(Stall::Filled),
             Self::Replace => Some(Stall::Replaced),
             Self::GiveUp => Some(Stall::GivenUp),
@@ -96,6 +103,10 @@ pub(super) struct ConversationGuard {
     is_held: bool,
     /// The caller has heard a filler in this wait.
     is_filled: bool,
+    /// The agent has begun to speak, and the model has not said that its turn is over.
+    is_mid_turn: bool,
+    /// The model was asked for the rest of its turn, and has reported no end of a turn since. Some models may never do.
+    is_rest_asked: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -103,8 +114,18 @@ struct OwedAnswer {
     since: u64,
     /// Steps that were taken.
     steps: usize,
-    /// The caller has spoken, so the time until the answer is a latency.
-    is_a_turn: bool,
+    what: OwedWords,
+}
+
+/// What the agent owes the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OwedWords {
+    /// The first words, or words after a function.
+    Words,
+    /// An answer to the caller, so the time until it is a latency.
+    Answer,
+    /// The rest of what it has begun to say.
+    Rest,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,6 +150,8 @@ impl ConversationGuard {
             filler_due: 0,
             is_held: false,
             is_filled: false,
+            is_mid_turn: false,
+            is_rest_asked: false,
         }
     }
 
@@ -143,14 +166,19 @@ impl ConversationGuard {
 
     /// The call is answered: the caller waits for the first words.
     pub(super) fn begin(&mut self, now: u64) {
-        self.owe(now, false);
+        self.owe(now, OwedWords::Words);
     }
 
     /// The first words cannot come before the model is ready.
     pub(super) fn model_ready(&mut self, now: u64) {
-        if self.owed.is_some_and(|owed| !owed.is_a_turn) {
-            self.owe(now, false);
+        let waits = |owed: OwedAnswer| owed.what == OwedWords::Words && owed.steps < REPLACED;
+        if self.owed.is_some_and(waits) {
+            self.owe(now, OwedWords::Words);
         }
+    }
+
+    pub(super) fn caller_speaks(&self) -> bool {
+        self.caller_speaks
     }
 
     pub(super) fn caller_started(&mut self, now: u64) {
@@ -166,8 +194,11 @@ impl ConversationGuard {
         self.silence = None;
         // An agent whose speech is only paused goes on with it.
         match self.has_speech(now) {
-            true => self.listen(now),
-            false => self.owe(at, true),
+            true => {
+                self.listen(now);
+                self.expect_rest();
+            }
+            false => self.owe(at, OwedWords::Answer),
         }
     }
 
@@ -182,14 +213,29 @@ impl ConversationGuard {
             return None;
         }
         self.audible_until = self.queued_until;
+        self.is_mid_turn = true;
         if self.caller_speaks {
             return None;
         }
         let owed = self.owed.take();
         self.is_filled = false;
         self.listen(now);
-        let turn = owed.filter(|owed| owed.is_a_turn)?;
+        self.expect_rest();
+        let turn = owed.filter(|owed| owed.what == OwedWords::Answer)?;
         Some(now.saturating_sub(turn.since))
+    }
+
+    /// The model has said all of its turn.
+    pub(super) fn turn_over(&mut self) {
+        self.is_mid_turn = false;
+        let was_asked = std::mem::take(&mut self.is_rest_asked);
+        match &mut self.owed {
+            Some(owed) if owed.what == OwedWords::Rest && was_asked => {
+                owed.what = OwedWords::Words;
+            }
+            Some(owed) if owed.what == OwedWords::Rest => self.owed = None,
+            _ => {}
+        }
     }
 
     pub(super) fn paused(&mut self, now: u64) {
@@ -216,10 +262,12 @@ impl ConversationGuard {
     /// The agent's queued speech is discarded.
     pub(super) fn flushed(&mut self, now: u64) {
         self.paused_since = None;
+        self.is_mid_turn = false;
         self.played(now);
-        if !self.caller_speaks && self.owed.is_none() {
+        let owes_rest = |owed: OwedAnswer| owed.what == OwedWords::Rest;
+        if !self.caller_speaks && self.owed.is_none_or(owes_rest) {
             self.silence = None;
-            self.owe(now, true);
+            self.owe(now, OwedWords::Answer);
         }
     }
 
@@ -235,9 +283,12 @@ impl ConversationGuard {
         let was_last = self.functions == 1;
         self.functions = self.functions.saturating_sub(1);
         if was_last && !self.caller_speaks {
-            let is_a_turn = self.owed.is_some_and(|owed| owed.is_a_turn);
+            let what = match self.owed.map(|owed| owed.what) {
+                Some(OwedWords::Answer) => OwedWords::Answer,
+                _ => OwedWords::Words,
+            };
             self.silence = None;
-            self.owe(now.max(self.audible_until), is_a_turn);
+            self.owe(now.max(self.audible_until), what);
         }
     }
 
@@ -274,7 +325,7 @@ impl ConversationGuard {
             GuardStep::FunctionFiller => self.filler_due = now + NEXT_FILLER_MS,
             GuardStep::IgnoreNoise => {
                 self.caller_speaks = false;
-                self.owe(now, false);
+                self.owe(now, OwedWords::Words);
             }
             GuardStep::Remind | GuardStep::EndForSilence => {
                 if let Some(silence) = &mut self.silence {
@@ -283,6 +334,7 @@ impl ConversationGuard {
                 }
             }
             _ => {
+                self.is_rest_asked |= step == GuardStep::AskForRest;
                 if let Some(owed) = &mut self.owed {
                     owed.steps += 1;
                 }
@@ -311,8 +363,17 @@ impl ConversationGuard {
             let after_words = self.audible_until + FUNCTION_FILLER_MS;
             (self.filler_due.max(after_words), GuardStep::FunctionFiller)
         } else if let Some(owed) = &self.owed {
-            let (after, step) = WAITING.get(owed.steps)?;
-            (owed.since + after, *step)
+            let (after, step) = *WAITING.get(owed.steps)?;
+            let is_rest = owed.what == OwedWords::Rest;
+            // A pause of the agent delays the end of its words.
+            let since = match is_rest {
+                true => owed.since.max(self.audible_until),
+                false => owed.since,
+            };
+            match step {
+                GuardStep::AskAgain if is_rest => (since + REST_MS, GuardStep::AskForRest),
+                step => (since + after, step),
+            }
         } else {
             let silence = self.silence.as_ref()?;
             let (after, step) = match silence.reminders {
@@ -337,12 +398,19 @@ impl ConversationGuard {
         self.audible_until > self.paused_since.unwrap_or(now)
     }
 
-    fn owe(&mut self, since: u64, is_a_turn: bool) {
+    fn owe(&mut self, since: u64, what: OwedWords) {
         self.owed = Some(OwedAnswer {
             since,
             steps: 0,
-            is_a_turn,
+            what,
         });
+    }
+
+    /// The model is to go on with its turn, or to end it.
+    fn expect_rest(&mut self) {
+        if self.is_mid_turn && !self.is_rest_asked {
+            self.owe(self.audible_until, OwedWords::Rest);
+        }
     }
 
     /// The agent has said something, so the silence of the caller counts from its end.

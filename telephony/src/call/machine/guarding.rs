@@ -1,15 +1,17 @@
 //! The steps of the conversation guard, as a call takes them.
 
-use dikala_entities::{FillerKind, HangupInitiator, HangupReason};
+use dikala_entities::{FillerKind, HangupInitiator, HangupReason, InterruptionMode};
 
 use dikala_sip::waiting_tone;
 
-use super::{CallMachine, End, MachineEffect, Now, VoiceState, guard::GuardStep};
+use super::{CallMachine, End, MachineEffect, Now, Stall, VoiceState, guard::GuardStep};
 use crate::voice::{Phrase, VoiceInput};
 
 /// For a model that leaves the caller without an answer.
 const ANSWER_NOW: &str = "The caller is waiting and hears nothing. Answer now what the caller said last. If you did not understand \
      it, ask the caller to say it again.";
+/// For a model that has stopped in the middle of its answer.
+const GO_ON: &str = "You broke off in the middle of your answer, and the caller is waiting. Say the rest of it now.";
 /// For an agent whose function takes long.
 const ASK_FOR_PATIENCE: &str = "The function takes a while. Ask the caller for a moment's patience in one short sentence, and say \
      nothing else until its result is there.";
@@ -18,6 +20,16 @@ const IS_THE_CALLER_THERE: &str = "The caller has said nothing for a while. Ask 
 const SAY_GOODBYE: &str = "The caller has said nothing for a long time. Say goodbye in one short sentence; then the call ends.";
 
 impl CallMachine {
+    /// The voice may have sent an interruption, queued behind all that it said before.
+    pub(in crate::call) fn may_be_interrupted(&self) -> bool {
+        match self.interruptions_mode() {
+            InterruptionMode::Fast => self.speaking.is_paused() || self.guard.caller_speaks(),
+            // The model may hear a caller whom this side takes for an echo.
+            InterruptionMode::Model => self.speaking.is_speaking(),
+            InterruptionMode::Off => false,
+        }
+    }
+
     /// Takes the guard's step that is due.
     pub(super) fn guard_conversation(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let has_model = self.voice == VoiceState::Ready;
@@ -25,15 +37,14 @@ impl CallMachine {
             return;
         };
         if let Some((provider, stall)) = self.providers.current().zip(step.stall()) {
-            self.stalls += u32::from(step == GuardStep::AskAgain);
+            self.stalls += u32::from(stall == Stall::AskedAgain);
             out.push(MachineEffect::Stall { provider, stall });
         }
         let say = |text: &str| MachineEffect::Voice(VoiceInput::Text(text.to_owned()));
+        let ask = |text: &str| MachineEffect::Voice(VoiceInput::AnswerNow(text.to_owned()));
         match step {
-            GuardStep::AskAgain => {
-                let ask = VoiceInput::AnswerNow(ANSWER_NOW.to_owned());
-                out.push(MachineEffect::Voice(ask));
-            }
+            GuardStep::AskAgain => out.push(ask(ANSWER_NOW)),
+            GuardStep::AskForRest => out.push(ask(GO_ON)),
             GuardStep::Filler => self.say_phrase(Phrase::Wait, now, out),
             GuardStep::Replace => self.replace_voice(now, out),
             GuardStep::GiveUp => self.give_up(now, out),
@@ -49,7 +60,7 @@ impl CallMachine {
                 self.leave_after_goodbye(end, now, out);
             }
             GuardStep::FunctionFiller => match self.conversation().fillers {
-                FillerKind::Words => out.push(say(ASK_FOR_PATIENCE)),
+                FillerKind::Words => out.push(ask(ASK_FOR_PATIENCE)),
                 FillerKind::Tone => self.speaking.say_own(waiting_tone(), out),
                 FillerKind::Off => {}
             },

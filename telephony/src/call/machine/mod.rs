@@ -250,11 +250,6 @@ impl CallMachine {
         in_time && self.voice != VoiceState::None
     }
 
-    /// The voice may have sent an interruption, queued behind all that it said before.
-    pub(super) fn may_be_interrupted(&self) -> bool {
-        self.speaking.is_paused()
-    }
-
     pub(super) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
     }

@@ -103,6 +103,8 @@ impl CallMachine {
             VoiceEvent::Summarising => self.summarising(),
             VoiceEvent::Summary(summary) => self.summed_up(summary, now, out),
             VoiceEvent::Away => {
+                // The next connection begins its answer anew.
+                self.transcript.turn_over(self.speaking.said_ms());
                 if self.voice == VoiceState::Ready {
                     self.voice = VoiceState::Away {
                         since: now.ms,
@@ -156,7 +158,7 @@ impl CallMachine {
         agent.map(|agent| agent.conversation).unwrap_or_default()
     }
 
-    fn interruptions_mode(&self) -> InterruptionMode {
+    pub(super) fn interruptions_mode(&self) -> InterruptionMode {
         match self.rules.barge_in {
             true => self.conversation().interruptions,
             false => InterruptionMode::Off,
@@ -221,6 +223,7 @@ impl CallMachine {
 
     fn turn_over(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         self.transcript.turn_over(self.speaking.said_ms());
+        self.guard.turn_over();
         match &mut self.phase {
             Phase::Talking => {
                 self.speaking.mark(out);

@@ -1,7 +1,9 @@
 //! Calls, as stories and at random.
 
+mod figures;
 mod guarded;
 mod joined;
+mod simulated;
 
 use dikala_entities::{
     CallId, ChannelKind, InterruptionMode, Millis, PhoneNumber, Speaker, VoiceProvider,

@@ -151,6 +151,14 @@ impl TranscriptBuilder {
                 speech.to_ms.get_or_insert(said_ms);
             }
         }
+        // Words without speech were heard by nobody.
+        let bytes = &mut self.bytes;
+        self.turns.retain(|said| {
+            let is_heard = |speech: Speech| speech.to_ms != Some(speech.from_ms);
+            let is_kept = said.speech.is_none_or(is_heard);
+            *bytes -= if is_kept { 0 } else { said.turn.text.len() };
+            is_kept
+        });
     }
 
     fn push(&mut self, role: Speaker, text: String, at: Millis, is_open: bool) {
@@ -283,14 +291,16 @@ mod tests {
         let mut said = TranscriptBuilder::default();
         said.agent_piece("Selamat ", 0, Millis::MIN);
         said.agent_piece("pagi!", 0, Millis::MIN);
-        said.turn_over(0);
+        said.turn_over(700);
         said.piece(Speaker::Caller, "Where is", Millis::MIN);
-        said.agent_piece("Let me", 0, Millis::MIN);
+        said.agent_piece("Let me", 700, Millis::MIN);
         // The caller's words are transcribed later than the agent's answer to them.
         said.piece(Speaker::Caller, " my order?", Millis::MIN);
         said.whole(Speaker::Tool, "check_order", Millis::MIN);
-        said.agent_piece(" look.", 0, Millis::MIN);
-        said.turn_over(0);
+        said.agent_piece(" look.", 700, Millis::MIN);
+        said.turn_over(1_500);
+        said.agent_piece("Words that nobody spoke.", 1_500, Millis::MIN);
+        said.turn_over(1_500);
         said.piece(Speaker::Caller, "Thanks\0", Millis::MIN);
         let (summary, turns) = told(&mut said, None);
         assert_eq!(

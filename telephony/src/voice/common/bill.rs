@@ -1,4 +1,4 @@
-//! The tokens that a model bills, up to a plausible limit.
+//! What a model bills, up to a plausible limit.
 
 use std::time::Duration;
 
@@ -10,12 +10,16 @@ const IN_PER_SECOND: u64 = 50_000;
 /// Speech is 25 tokens a second. Interrupted speech was generated faster than it is played, and thoughts count, too.
 const OUT_AT_ONCE: u64 = 100_000;
 const OUT_PER_SECOND: u64 = 1_000;
+/// Transcribed audio beyond the time of the session: of a caller who is held back, and rounded up turn by turn.
+const MS_AT_ONCE: u64 = 60_000;
+const MS_PER_SECOND: u64 = 2_000;
 
-/// The accepted tokens of a session.
+/// The accepted units of a session.
 #[derive(Debug, Default)]
 pub(in crate::voice) struct Bill {
     tokens_in: u64,
     tokens_out: u64,
+    milliseconds: u64,
     was_absurd: bool,
 }
 
@@ -39,13 +43,16 @@ impl Bill {
         let tokens_in = sum(self.tokens_in, usage.text_in, usage.audio_in);
         let tokens_in = tokens_in.saturating_add(usage.cached_in);
         let tokens_out = sum(self.tokens_out, usage.text_out, usage.audio_out);
+        let milliseconds = self.milliseconds.saturating_add(usage.milliseconds);
         if tokens_in > most(IN_AT_ONCE, IN_PER_SECOND)
             || tokens_out > most(OUT_AT_ONCE, OUT_PER_SECOND)
+            || milliseconds > most(MS_AT_ONCE, MS_PER_SECOND)
         {
             let is_first = !std::mem::replace(&mut self.was_absurd, true);
             return BillDecision::Absurd { is_first };
         }
         (self.tokens_in, self.tokens_out) = (tokens_in, tokens_out);
+        self.milliseconds = milliseconds;
         BillDecision::Believed(usage)
     }
 }
@@ -85,6 +92,7 @@ mod tests {
             absurd(|it| &mut it.audio_in),
             absurd(|it| &mut it.text_out),
             absurd(|it| &mut it.audio_out),
+            absurd(|it| &mut it.milliseconds),
         ]
         .into_iter()
         .enumerate()

@@ -11,6 +11,8 @@ mod exchange;
 mod held_audio;
 mod messages;
 mod shell;
+#[cfg(test)]
+pub(super) mod simulated;
 mod socket;
 mod speech;
 mod summary;

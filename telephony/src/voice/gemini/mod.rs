@@ -8,7 +8,7 @@ mod machine;
 mod profile;
 mod setup;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod wire;
 
 use std::sync::Arc;
@@ -49,13 +49,19 @@ impl GeminiProvider {
 
 impl Provider for GeminiProvider {
     fn open(&self, setup: VoiceSetup) -> VoiceSession {
+        let call_id = setup.call_id.clone();
+        let endpoint = Arc::new(endpoint(&self.settings));
+        common::open(self.machine(setup), endpoint, self.trust.clone(), call_id)
+    }
+}
+
+impl GeminiProvider {
+    fn machine(&self, setup: VoiceSetup) -> SessionMachine {
         let never = setup.agent.conversation.interruptions == InterruptionMode::Off;
         let mut session_settings = SessionSettings::new(setup.agent, &self.settings.model);
         session_settings.interruptible = self.interruptible && !never;
         session_settings.circumstances = setup.circumstances;
-        let machine = SessionMachine::new(session_settings, &setup.so_far);
-        let endpoint = Arc::new(endpoint(&self.settings));
-        common::open(machine, endpoint, self.trust.clone(), setup.call_id)
+        SessionMachine::new(session_settings, &setup.so_far)
     }
 }
 

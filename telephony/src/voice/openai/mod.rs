@@ -7,7 +7,7 @@ mod check;
 mod machine;
 mod session_update;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod wire;
 
 use std::sync::Arc;
@@ -54,6 +54,14 @@ impl OpenAiProvider {
 
 impl Provider for OpenAiProvider {
     fn open(&self, setup: VoiceSetup) -> VoiceSession {
+        let call_id = setup.call_id.clone();
+        let endpoint = Arc::new(endpoint(&self.settings));
+        common::open(self.machine(setup), endpoint, self.trust.clone(), call_id)
+    }
+}
+
+impl OpenAiProvider {
+    fn machine(&self, setup: VoiceSetup) -> RealtimeMachine {
         let never = setup.agent.conversation.interruptions == InterruptionMode::Off;
         let terms = SessionTerms {
             agent: setup.agent,
@@ -63,9 +71,7 @@ impl Provider for OpenAiProvider {
             interruptible: self.interruptible && !never,
             is_plain: false,
         };
-        let machine = RealtimeMachine::new(terms, &setup.so_far);
-        let endpoint = Arc::new(endpoint(&self.settings));
-        common::open(machine, endpoint, self.trust.clone(), setup.call_id)
+        RealtimeMachine::new(terms, &setup.so_far)
     }
 }
 

@@ -27,8 +27,15 @@ fn steps(guard: &mut ConversationGuard, until: u64, has_model: bool) -> Vec<(u64
 fn after_words(ms: usize) -> ConversationGuard {
     let mut guard = guard();
     guard.begin(0);
-    guard.agent_says(&speech(ms), 0);
+    says(&mut guard, ms, 0);
     guard
+}
+
+/// The agent says a whole turn of this length.
+fn says(guard: &mut ConversationGuard, ms: usize, now: u64) -> Option<u64> {
+    let latency = guard.agent_says(&speech(ms), now);
+    guard.turn_over();
+    latency
 }
 
 #[test]
@@ -66,8 +73,63 @@ fn the_agents_answer_ends_the_wait_and_is_timed() {
     assert_eq!(guard.due(), Some(7_500));
     assert_eq!(guard.agent_says(&speech(500), 5_900), Some(900));
     assert_eq!(guard.agent_says(&speech(500), 6_000), None, "once a turn");
+    guard.turn_over();
     // The silence of the caller counts from the last sample: 20 ms were silent, and 1 s was audible.
     assert_eq!(guard.due(), Some(6_900 + 10_000));
+}
+
+#[test]
+fn an_agent_that_breaks_off_is_asked_for_the_rest() {
+    let mut guard = after_words(1_000);
+    guard.caller_started(2_000);
+    guard.caller_ended(5_000, 5_400);
+    guard.agent_says(&speech(1_000), 6_000);
+    guard.agent_says(&speech(1_000), 6_500);
+    assert_eq!(
+        steps(&mut guard, 60_000, true),
+        [
+            (10_000, GuardStep::AskForRest),
+            (14_000, GuardStep::Filler),
+            (20_000, GuardStep::Replace),
+            (28_000, GuardStep::GiveUp),
+        ]
+    );
+}
+
+#[test]
+fn an_end_of_the_turn_alone_does_not_answer_the_call_for_the_rest() {
+    let mut guard = guard();
+    guard.begin(0);
+    guard.agent_says(&speech(1_000), 0);
+    let asked = guard.step(3_000, true);
+    assert_eq!(asked, Some(GuardStep::AskForRest));
+    // The model ends the turn that it did not go on with.
+    guard.turn_over();
+    assert_eq!(guard.next(), Some((7_000, GuardStep::Filler)));
+    says(&mut guard, 1_000, 6_000);
+    assert_eq!(guard.next(), Some((17_000, GuardStep::Remind)));
+}
+
+#[test]
+fn a_model_that_never_ends_a_turn_is_asked_once() {
+    let mut guard = guard();
+    guard.begin(0);
+    guard.agent_says(&speech(1_000), 0);
+    assert_eq!(guard.step(3_000, true), Some(GuardStep::AskForRest));
+    guard.agent_says(&speech(1_000), 4_000);
+    assert_eq!(guard.next(), Some((15_000, GuardStep::Remind)));
+}
+
+#[test]
+fn first_words_that_never_come_are_awaited_through_one_session_more() {
+    let mut guard = guard();
+    guard.begin(0);
+    guard.model_ready(3_000);
+    let mut all = steps(&mut guard, 15_000, true);
+    guard.model_ready(15_500);
+    all.extend(steps(&mut guard, 60_000, true));
+    let last = [(15_000, GuardStep::Replace), (23_000, GuardStep::GiveUp)];
+    assert_eq!(all[2..], last);
 }
 
 #[test]
@@ -75,7 +137,7 @@ fn a_silent_caller_is_reminded_twice_and_then_left() {
     let mut guard = after_words(2_000);
     let mut all = steps(&mut guard, 12_000, true);
     // The reminder itself is speech, and begins no new count.
-    guard.agent_says(&speech(3_000), 13_000);
+    says(&mut guard, 3_000, 13_000);
     all.extend(steps(&mut guard, 200_000, true));
     assert_eq!(
         all,
@@ -93,7 +155,7 @@ fn a_word_of_the_caller_begins_the_silence_anew() {
     assert_eq!(steps(&mut guard, 40_000, true).len(), 2);
     guard.caller_started(0);
     guard.caller_ended(41_000, 41_400);
-    guard.agent_says(&speech(1_000), 42_000);
+    says(&mut guard, 1_000, 42_000);
     assert_eq!(
         steps(&mut guard, 60_000, true),
         [(53_000, GuardStep::Remind)]
@@ -207,6 +269,7 @@ enum Happening {
     Started,
     Ended,
     Says(usize),
+    TurnOver,
     Paused,
     Continued,
     Flushed,
@@ -220,6 +283,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         Just(Happening::Started),
         Just(Happening::Ended),
         (0_usize..3_000).prop_map(Happening::Says),
+        Just(Happening::TurnOver),
         Just(Happening::Paused),
         Just(Happening::Continued),
         Just(Happening::Flushed),
@@ -243,6 +307,7 @@ proptest! {
                 Happening::Started => guard.caller_started(now),
                 Happening::Ended => guard.caller_ended(now.saturating_sub(400), now),
                 Happening::Says(ms) => { guard.agent_says(&speech(ms), now); }
+                Happening::TurnOver => guard.turn_over(),
                 Happening::Paused => guard.paused(now),
                 Happening::Continued => guard.continued(now),
                 Happening::Flushed => guard.flushed(now),

@@ -102,6 +102,7 @@ fn an_answer_ends_the_wait_and_has_a_latency() {
     let provider = VoiceProvider::Gemini;
     assert!(effects.contains(&MachineEffect::TurnLatency { provider, ms: 900 }));
     call.on(said(Speaker::Agent, "It is on its way."));
+    call.on(MachineInput::Voice(VoiceEvent::TurnOver));
     assert_eq!(guards(&mut call, 10_000), []);
     call.on(MachineInput::Leg(LegEvent::HungUp));
     let effects = call.wait(5_000);
@@ -372,6 +373,52 @@ fn a_caller_who_gives_up_while_the_voice_opens_has_abandoned_the_call() {
         assert_eq!(told(&effects), ["hangup abandoned caller 0 at 0"]);
         assert!(call.machine.is_over());
     }
+}
+
+#[test]
+fn an_agent_that_breaks_off_is_told_to_go_on() {
+    let mut call = asked(rules());
+    call.on(AUDIO());
+    let asked = |effects: &[MachineEffect]| match tells(effects)[..] {
+        [VoiceInput::AnswerNow(text)] => text.contains("Say the rest"),
+        _ => false,
+    };
+    assert!(!asked(&call.wait(2_010)) && asked(&call.wait(20)));
+}
+
+#[test]
+fn an_interruption_is_read_behind_all_that_was_said_before() {
+    use InterruptionMode::{Fast, Model, Off};
+    // While the agent speaks, and while the caller does.
+    for (mode, expected) in [
+        (Fast, [false, true]),
+        (Model, [true, true]),
+        (Off, [false, false]),
+    ] {
+        let mut call = Story::talking();
+        let agent = call.machine.agent.as_mut().expect("an agent");
+        agent.conversation.interruptions = mode;
+        call.on(AUDIO());
+        let agent_speaks = call.machine.may_be_interrupted();
+        call.caller_speaks();
+        let both = [agent_speaks, call.machine.may_be_interrupted()];
+        assert_eq!(both, expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn what_the_next_connection_says_is_a_turn_of_its_own() {
+    let mut call = asked(rules());
+    call.on(AUDIO());
+    call.on(said(Speaker::Agent, "It is on"));
+    call.on(MachineInput::Voice(VoiceEvent::Away));
+    call.on(MachineInput::Voice(VoiceEvent::Reconnected));
+    call.on(AUDIO());
+    call.on(said(Speaker::Agent, "It is on its way."));
+    let turns = call.machine.transcript.so_far();
+    let agent = turns.iter().filter(|(who, _)| *who == Speaker::Agent);
+    let said: Vec<&str> = agent.map(|(_, text)| text.as_str()).collect();
+    assert_eq!(said, ["It is on", "It is on its way."]);
 }
 
 #[test]

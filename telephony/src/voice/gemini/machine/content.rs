@@ -66,7 +66,7 @@ impl SessionMachine {
         match self.bill.add(by_modality(usage), self.now) {
             BillDecision::Believed(usage) => self.tell(VoiceEvent::Usage(usage)),
             BillDecision::Absurd { is_first: true } => self.effects.push(SessionEffect::Warn(
-                "the model bills more tokens than a call of this length can use; they are not counted",
+                "the model bills more than a call of this length can use; it is not counted",
             )),
             BillDecision::Absurd { is_first: false } => {}
         }

@@ -63,7 +63,7 @@ impl SessionMachine {
         }
     }
 
-    fn gated(&self, connection: u32) -> bool {
+    pub(super) fn gated(&self, connection: u32) -> bool {
         self.session_settings.profile.functions == FunctionMode::Blocking
             && self.tools.gated_until(connection, self.now).is_some()
     }

@@ -190,6 +190,25 @@ impl Story {
 }
 
 #[test]
+fn who_waits_for_a_function_is_not_asked_for_words_that_would_come_after_it() {
+    for (model, texts) in [(BLOCKING, 0), (STABLE, 1)] {
+        let mut story = Story::live(model);
+        story.call(1, "c");
+        let patience = VoiceInput::AnswerNow("Ask for patience.".to_owned());
+        story.give(SessionInput::Spoken(patience));
+        story.outcome("c");
+        story.until(1_000);
+        let is_text = |it: &&Value| it["realtimeInput"].get("text").is_some();
+        assert_eq!(
+            story.sent(1).iter().filter(is_text).count(),
+            texts,
+            "{model}"
+        );
+        assert_eq!(story.answers(1).len(), 1);
+    }
+}
+
+#[test]
 fn the_first_words_are_the_greeting() {
     for (model, path) in [
         (STABLE, "/realtimeInput/text"),

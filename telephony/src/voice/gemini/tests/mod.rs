@@ -4,13 +4,34 @@ mod conversation;
 mod faults;
 mod real;
 
+use std::sync::Arc;
+
 use dikala_testkit::gemini::{FakeGemini, KEY};
 
 use super::{GeminiProvider, MODEL};
 use crate::{
     settings::{self, Prices},
-    voice::common::tests::{Call, publicly},
+    voice::{
+        SimulatedVoice, VoiceSetup,
+        common::{
+            simulated::SimulatedSession,
+            tests::{Call, publicly},
+        },
+    },
 };
+
+/// A session in simulated time.
+pub(crate) fn simulated(
+    model: &Arc<FakeGemini>,
+    setup: VoiceSetup,
+    now_ms: u64,
+) -> Box<dyn SimulatedVoice> {
+    let provider = GeminiProvider::new(settings(model.url(), MODEL), publicly(), true);
+    let model = Arc::clone(model);
+    let open_line = Box::new(move || Box::new(model.line()) as _);
+    let machine = provider.machine(setup);
+    Box::new(SimulatedSession::new(machine, open_line, now_ms))
+}
 
 fn settings(url: String, model: &str) -> settings::GeminiSettings {
     settings::GeminiSettings {

@@ -26,6 +26,8 @@ const AGAIN: Duration = Duration::from_millis(500);
 const SPEAKS_MOST: Duration = Duration::from_secs(15);
 /// Answers in writing, in a row, before the connection is given up.
 const IN_WRITING_MOST: u32 = 3;
+/// A requested response that has not begun after this time is requested again, if the caller hears nothing.
+const IS_LATE: Duration = Duration::from_secs(2);
 /// The event id of a request for a summary.
 pub(super) const SUMMARY_ID: &str = "summary";
 
@@ -61,7 +63,26 @@ struct RunningResponse {
     written: Option<String>,
 }
 
+/// What a session that ends has left unanswered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    Nothing,
+    /// The caller, or a text.
+    Caller,
+    /// It has broken off in the middle of an answer.
+    RestOfAnswer,
+}
+
 impl ModelAnswers {
+    pub(super) fn unanswered(&self) -> Unanswered {
+        let speaks = |it: &RunningResponse| it.has_audio && !it.is_void;
+        match self.running.as_ref().is_some_and(speaks) {
+            true => Unanswered::RestOfAnswer,
+            false if self.owes_answer() => Unanswered::Caller,
+            false => Unanswered::Nothing,
+        }
+    }
+
     pub(super) fn is_running(&self) -> bool {
         self.requested.is_some() || self.running.is_some()
     }
@@ -141,6 +162,8 @@ impl ModelAnswers {
     /// The request came too early. The running response began before the server knew what is to be answered.
     pub(super) fn was_refused(&mut self, now: Duration) {
         self.requested = None;
+        // It never begins, and the next response is another one.
+        self.is_next_void = false;
         self.wanted = true;
         self.not_before = now + AGAIN;
     }
@@ -259,6 +282,25 @@ impl RealtimeMachine {
         if is_void {
             self.send(connection, RequestKind::CancelResponse.into());
         }
+    }
+
+    /// The caller hears nothing. False if an answer is on its way; otherwise nothing stands in the way of the next one.
+    pub(super) fn gets_no_answer(&mut self) -> bool {
+        let answers = &mut self.answers;
+        if answers.requested.is_some_and(|at| self.now < at + IS_LATE) {
+            return false;
+        }
+        match &answers.running {
+            // It thinks.
+            Some(running) if !running.is_void && !running.has_audio => return false,
+            // It has begun to speak, and does not go on.
+            Some(_) => self.stop_answer(),
+            None => {}
+        }
+        self.answers.requested = None;
+        self.answers.is_next_void = false;
+        self.answers.owed = None;
+        true
     }
 
     /// Makes the current answer void, and has the server stop it.

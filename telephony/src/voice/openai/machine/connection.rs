@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{RealtimeMachine, SessionEffect, VoiceEvent};
+use super::{RealtimeMachine, SessionEffect, VoiceEvent, answers::Unanswered};
 use crate::voice::{
     common::{ATTEMPT, AWAY, CloseReason, FAILURES, Failures, STABLE},
     openai::wire::server::is_fatal,
@@ -229,7 +229,7 @@ impl RealtimeMachine {
             faults: 0,
         });
         self.connections.failures.succeeded();
-        let owed = self.answers.owes_answer();
+        let owed = self.answers.unanswered();
         self.answers.forget();
         self.playback.forget_items();
         self.speech.forget();
@@ -241,7 +241,11 @@ impl RealtimeMachine {
             VoiceEvent::Reconnected
         });
         // A session of another voice has left the caller waiting.
-        self.begin(connection, owed || first && self.spoke);
+        let owed = match first && self.spoke {
+            true => Unanswered::Caller,
+            false => owed,
+        };
+        self.begin(connection, owed);
     }
 
     /// A socket was closed, or could not be opened.

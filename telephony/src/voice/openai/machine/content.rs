@@ -1,11 +1,11 @@
 //! The model's events.
 
-use super::{RealtimeMachine, SessionEffect, VoiceEvent, answers::SUMMARY_ID, billing::by_kind};
+use super::{RealtimeMachine, SessionEffect, VoiceEvent, answers::SUMMARY_ID, billing};
 use crate::voice::{
-    ToolOutcome,
+    ToolOutcome, Usage,
     common::{BillDecision, RequestedCall, Role, ToolRequestFault, tell_audio},
     openai::wire::server::{
-        ContentDelta, OutputItem, RealtimeError, RealtimeEvent, ResponseUsage, Transcript, is_fatal,
+        ContentDelta, OutputItem, RealtimeError, RealtimeEvent, Transcript, is_fatal,
     },
 };
 
@@ -15,7 +15,12 @@ impl RealtimeMachine {
             RealtimeEvent::SessionCreated => return self.session_created(connection),
             RealtimeEvent::SessionUpdated => return self.session_updated(connection),
             RealtimeEvent::Error(event) => return self.error(connection, &event.error),
-            RealtimeEvent::ResponseDone(done) => self.billed(done.response.usage.as_ref()),
+            RealtimeEvent::ResponseDone(done) => {
+                if let Some(usage) = &done.response.usage {
+                    self.billed(billing::by_kind(usage));
+                }
+            }
+            RealtimeEvent::Transcribed(said) => self.billed(billing::of_transcription(&said.usage)),
             _ => {}
         }
         if self.live() != Some(connection) {
@@ -56,15 +61,14 @@ impl RealtimeMachine {
         }
     }
 
-    fn billed(&mut self, usage: Option<&ResponseUsage>) {
-        let Some(usage) = usage.map(by_kind) else {
+    fn billed(&mut self, usage: Usage) {
+        if usage == Usage::default() {
             return;
-        };
+        }
         match self.bill.add(usage, self.now) {
             BillDecision::Believed(usage) => self.tell(VoiceEvent::Usage(usage)),
-            BillDecision::Absurd { is_first: true } => self.warn(
-                "the model bills more tokens than a call of this length can use; they are not counted",
-            ),
+            BillDecision::Absurd { is_first: true } => self
+                .warn("the model bills more than a call of this length can use; it is not counted"),
             BillDecision::Absurd { is_first: false } => {}
         }
     }

@@ -130,7 +130,7 @@ impl RealtimeMachine {
         match spoken {
             VoiceInput::Audio(samples) => self.caller(samples),
             // A second response would say it all again.
-            VoiceInput::AnswerNow(_) if self.answers.is_running() => {}
+            VoiceInput::AnswerNow(_) if !self.gets_no_answer() => {}
             VoiceInput::Text(text) | VoiceInput::AnswerNow(text) | VoiceInput::Goodbye(text) => {
                 self.record_note(&text);
                 self.words.push(words::note(&text));

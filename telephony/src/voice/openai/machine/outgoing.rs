@@ -1,6 +1,6 @@
 //! Events to the model: the caller's audio, texts, outcomes of functions, and how much was heard.
 
-use super::{RealtimeMachine, SessionEffect, playback::CutItem};
+use super::{RealtimeMachine, SessionEffect, answers::Unanswered, playback::CutItem};
 use crate::voice::{
     common::{AnswerTarget, Role, ToolAnswer, words},
     openai::wire::client::{
@@ -116,8 +116,8 @@ impl RealtimeMachine {
         }
     }
 
-    /// Gives a new session the conversation so far. `owes_answer`: the last one broke off in the middle of an answer.
-    pub(super) fn begin(&mut self, connection: u32, owes_answer: bool) {
+    /// Gives a new session the conversation so far. `rest`: what the last one owed the caller.
+    pub(super) fn begin(&mut self, connection: u32, rest: Unanswered) {
         if self.spoke {
             for (role, text) in self.record.turns() {
                 // An item without text is refused, or empties the history (livekit#5887).
@@ -130,8 +130,13 @@ impl RealtimeMachine {
                 };
                 self.send(connection, item);
             }
-            if owes_answer {
-                self.words.push_front(words::GO_ON.to_owned());
+            match rest {
+                Unanswered::Nothing => {}
+                Unanswered::Caller => self.words.push_front(words::GO_ON.to_owned()),
+                Unanswered::RestOfAnswer => {
+                    let again = words::say_again(self.record.last_of_caller());
+                    self.words.push_front(again);
+                }
             }
         } else if self.may_speak {
             self.push_greeting();

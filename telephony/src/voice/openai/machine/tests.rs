@@ -580,7 +580,11 @@ fn an_answer_that_breaks_off_is_gone_on_with() {
         let text = sent[sent.len() - 2]["item"]["content"][0]["text"]
             .as_str()
             .unwrap();
-        assert!(text.contains("interrupted for a moment"), "{text}");
+        let expected = match began {
+            true => "Say your last answer again",
+            false => "interrupted for a moment",
+        };
+        assert!(text.contains(expected), "{text}");
         assert_eq!(sent.last().unwrap()["type"], "response.create");
         assert!(
             !sent
@@ -589,6 +593,82 @@ fn an_answer_that_breaks_off_is_gone_on_with() {
             "no second greeting"
         );
     }
+}
+
+/// A response of the server's own began while the request was on its way.
+#[test]
+fn a_request_that_was_refused_makes_no_later_response_void() {
+    let mut story = Story::live();
+    story.say(VoiceInput::Text("Transfer failed.".to_owned()));
+    story.caller("speech_started", "c");
+    let code = "conversation_already_has_active_response";
+    story.event(1, json!({"type": "error", "error": {"code": code}}));
+    story.caller("speech_stopped", "c");
+    story.done.clear();
+    story.says("a", 400);
+    story.say(VoiceInput::Text("It failed again.".to_owned()));
+    story.says("b", 400);
+    let told = story.done.iter();
+    let spoke = told.filter(|it| matches!(it, SessionEffect::Tell(VoiceEvent::Audio(_))));
+    assert_eq!(spoke.count(), 8);
+    assert!(!story.types(1).contains(&"response.cancel".to_owned()));
+}
+
+fn answer_now() -> VoiceInput {
+    VoiceInput::AnswerNow("Answer now.".to_owned())
+}
+
+#[test]
+fn who_waits_in_vain_is_answered_whatever_the_server_does() {
+    // The server begins no response to a turn.
+    let mut story = Story::live();
+    story.caller("speech_started", "c");
+    story.caller("speech_stopped", "c");
+    story.until(2_500);
+    story.say(answer_now());
+    let asks = ["conversation.item.create", "response.create"];
+    assert_eq!(story.types(1), asks);
+    // It does not begin what was requested either, and is asked once more.
+    story.say(answer_now());
+    assert_eq!(story.types(1).len(), 2, "it was asked just now");
+    story.until(5_000);
+    story.say(answer_now());
+    assert_eq!(story.types(1).len(), 4);
+    // It thinks.
+    story.created("a");
+    story.until(9_000);
+    story.say(answer_now());
+    assert_eq!(story.types(1).len(), 4);
+    // It breaks off.
+    story.audio("a", 100);
+    story.say(answer_now());
+    assert_eq!(
+        story.types(1)[4..],
+        ["response.cancel", "conversation.item.create"]
+    );
+    story.done("a", "cancelled");
+    assert_eq!(story.types(1)[6..], ["response.create"]);
+}
+
+#[test]
+fn a_transcription_is_paid_for_by_its_length() {
+    let mut story = Story::live();
+    story.caller("speech_started", "c");
+    let usage = json!({"type": "tokens", "input_tokens": 13, "output_tokens": 9, "input_token_details": {"audio_tokens": 13}});
+    story.event(
+        1,
+        json!({"type": "conversation.item.input_audio_transcription.completed", "item_id": "c",
+        "transcript": "Halo", "usage": usage}),
+    );
+    let told = story.done.iter().find_map(|it| match it {
+        SessionEffect::Tell(VoiceEvent::Usage(usage)) => Some(*usage),
+        _ => None,
+    });
+    let expected = crate::voice::Usage {
+        milliseconds: 1_300,
+        ..crate::voice::Usage::default()
+    };
+    assert_eq!(told, Some(expected));
 }
 
 #[test]

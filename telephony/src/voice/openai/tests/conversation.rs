@@ -136,6 +136,35 @@ async fn what_the_model_says_after_an_interruption_is_not_heard() {
     assert_eq!(model.broken_rules(), [""; 0]);
 }
 
+/// Some servers send an answer's words before its speech.
+#[tokio::test]
+async fn words_before_the_speech_are_interrupted_like_others() {
+    let model = FakeOpenAi::start();
+    let mut call = greeted(&model).await;
+    model.answer([RealtimeReaction::WordsFirst {
+        text: "It comes in twenty minutes.".to_owned(),
+        milliseconds: 4_000,
+    }]);
+    call.speak(300).await;
+    // The caller speaks into the greeting, which was heard.
+    call.until("the interruption", |it| *it == VoiceEvent::Interrupted)
+        .await;
+    call.say(VoiceInput::Interrupted { played_ms: 400 }).await;
+    let is_word = |it: &VoiceEvent| matches!(it, VoiceEvent::AgentSaid(_));
+    let before = call.until("the words", is_word).await;
+    assert_eq!(milliseconds(&before), 0, "{:?}", shown(&before));
+    let since = call.until_turn_over("the answer").await;
+    assert_eq!(milliseconds(&since), 4_000);
+    call.audio(200, 3_000).await;
+    call.until("the interruption", |it| *it == VoiceEvent::Interrupted)
+        .await;
+    call.say(VoiceInput::Interrupted { played_ms: 1_000 }).await;
+    sent(&model, "conversation.item.truncate").await;
+    let cut = model.connections()[0].of_type("conversation.item.truncate");
+    assert_eq!(cut[0]["audio_end_ms"], 1_000);
+    assert_eq!(model.broken_rules(), [""; 0]);
+}
+
 /// livekit#5642.
 #[tokio::test]
 async fn an_interruption_before_there_is_an_answer_is_nothing() {

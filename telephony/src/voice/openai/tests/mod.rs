@@ -3,13 +3,34 @@
 mod conversation;
 mod faults;
 
+use std::sync::Arc;
+
 use dikala_testkit::openai::{FakeOpenAi, KEY, MODEL, RealtimeReaction};
 
 use super::{OpenAiProvider, TRANSCRIPTION_MODEL};
 use crate::{
     settings::{OpenAiSettings, Prices, TurnDetection},
-    voice::common::tests::{Call, publicly},
+    voice::{
+        SimulatedVoice, VoiceSetup,
+        common::{
+            simulated::SimulatedSession,
+            tests::{Call, publicly},
+        },
+    },
 };
+
+/// A session in simulated time.
+pub(crate) fn simulated(
+    model: &Arc<FakeOpenAi>,
+    setup: VoiceSetup,
+    now_ms: u64,
+) -> Box<dyn SimulatedVoice> {
+    let provider = OpenAiProvider::new(settings(model.url()), publicly(), true);
+    let model = Arc::clone(model);
+    let open_line = Box::new(move || Box::new(model.line()) as _);
+    let machine = provider.machine(setup);
+    Box::new(SimulatedSession::new(machine, open_line, now_ms))
+}
 
 fn settings(url: String) -> OpenAiSettings {
     OpenAiSettings {

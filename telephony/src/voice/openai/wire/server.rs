@@ -2,7 +2,7 @@
 
 use dikala_entities::foreign_json;
 use serde::{Deserialize, Deserializer, de::Error};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::voice::common::{null_is_empty, read_message};
 
@@ -76,6 +76,17 @@ pub(in crate::voice::openai) struct Transcript {
     pub item_id: String,
     #[serde(deserialize_with = "null_is_empty")]
     pub transcript: String,
+    #[serde(deserialize_with = "null_is_empty")]
+    pub usage: TranscriptionUsage,
+}
+
+/// What a transcription bills: `seconds`, or tokens.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::voice::openai) struct TranscriptionUsage {
+    pub seconds: Option<Number>,
+    #[serde(deserialize_with = "null_is_empty")]
+    pub input_token_details: TokensByKind,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -1,0 +1,117 @@
+//! Spoken Indonesian over real calls, through each provider: a turn ends where the caller has finished a sentence.
+
+use std::sync::Arc;
+
+use dikala_actors::runtime::clock::{Clock, SystemClock};
+use dikala_entities::VoiceProvider;
+use dikala_telephony::{
+    bridge::TelephonyBridge,
+    settings::{BridgeSettings, OpenAiSettings, Prices, TurnDetection, Voice},
+};
+use dikala_testkit::{
+    gemini::FakeGemini,
+    openai::{self, FakeOpenAi},
+};
+
+use super::{
+    conversation::{have, hears, settings, spoken, turns},
+    phone::TestPhone,
+};
+use crate::support::{prelude::*, tenant::text};
+
+/// With commas, at which espeak-ng pauses.
+const SENTENCES: [&str; 3] = [
+    "Selamat pagi, saya mau menanyakan pesanan saya, nomor empat dua tujuh.",
+    "Apakah bisa dikirim hari ini, sebelum jam lima sore?",
+    "Baik, terima kasih banyak, sampai jumpa.",
+];
+/// The length of an answer of the simulated models.
+const ANSWER_MS: u64 = 400;
+
+/// Says each sentence, hears an answer to each, and hangs up. The transcript has one turn for each.
+async fn converse(world: &TestWorld, settings: &BridgeSettings) {
+    let clock = Arc::new(|| SystemClock.now());
+    let bridge = TelephonyBridge::start(settings, super::service(world), clock)
+        .await
+        .unwrap();
+    let phone = TestPhone::call(bridge.addresses()[0].address, &world.tenant.did).await;
+    hears(&phone, 1, ANSWER_MS).await;
+    let mut lengths = Vec::new();
+    for (at, sentence) in SENTENCES.iter().enumerate() {
+        let words = spoken(sentence);
+        lengths.push(words.len() / 8);
+        phone.audio.say(&words);
+        hears(&phone, at + 2, ANSWER_MS).await;
+    }
+    phone.hang_up().await;
+    let id = text(&world.tenant.calls().await[0], "id");
+    world.event("call.transcript", &id).await;
+    let path = format!("/calls/{id}/transcript");
+    let transcript = turns(&world.tenant.api.get(&path).await.expect(200));
+    let of = |role: &str| {
+        let turns = transcript.iter().filter(|(who, _)| who == role);
+        turns.map(|(_, said)| said.clone()).collect::<Vec<_>>()
+    };
+    let heard = of("caller");
+    assert_eq!((heard.len(), of("agent").len()), (3, 4), "{transcript:?}");
+    for (said, length) in heard.iter().zip(lengths) {
+        let ms = said
+            .strip_prefix("heard ")
+            .and_then(|it| it.split(' ').next());
+        let ms: usize = ms.and_then(|ms| ms.parse().ok()).expect("a length");
+        assert!(
+            (length * 2 / 3..=length).contains(&ms),
+            "{said} of {length} ms"
+        );
+    }
+    bridge.stop().await;
+}
+
+#[actix_web::test]
+async fn whole_sentences_are_turns_with_gemini() {
+    if !have(&["espeak-ng", "sox"]) {
+        return;
+    }
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
+    converse(&world, &settings(&model)).await;
+    assert_eq!(model.broken_rules(), Vec::<String>::new());
+}
+
+#[rstest]
+#[case::the_servers(TurnDetection::Server)]
+#[case::the_bridges(TurnDetection::Own)]
+#[actix_web::test]
+async fn whole_sentences_are_turns_with_openai(#[case] turn_detection: TurnDetection) {
+    if !have(&["espeak-ng", "sox"]) {
+        return;
+    }
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeOpenAi::start();
+    let openai = OpenAiSettings {
+        url: model.url(),
+        api_key: openai::KEY.to_owned(),
+        model: openai::MODEL.to_owned(),
+        transcription_model: "gpt-4o-mini-transcribe".to_owned(),
+        turn_detection,
+        prices: Prices::default(),
+    };
+    let voice = Voice {
+        provider: VoiceProvider::Openai,
+        openai: Some(openai),
+        ..Voice::default()
+    };
+    let gemini = FakeGemini::start();
+    let settings = BridgeSettings {
+        voice,
+        ..settings(&gemini)
+    };
+    converse(&world, &settings).await;
+    let commits = model.connections()[0].of_type("input_audio_buffer.commit");
+    let expected = match turn_detection {
+        TurnDetection::Own => SENTENCES.len(),
+        TurnDetection::Server | TurnDetection::Semantic => 0,
+    };
+    assert_eq!(commits.len(), expected);
+    assert_eq!(model.broken_rules(), Vec::<String>::new());
+}
