@@ -46,7 +46,7 @@ pub(super) struct OpenAiKeys {
     model: String,
     transcription_model: String,
     turn_detection: String,
-    idr_per_million: CachedTokenPrices,
+    idr_per_million: RealtimePrices,
 }
 
 impl std::fmt::Debug for OpenAiKeys {
@@ -63,12 +63,13 @@ struct TokenPrices {
     audio_out: Price,
 }
 
-/// The prices of a provider that has cheaper tokens in its cache.
+/// The prices of OpenAI Realtime: tokens, cheaper ones in its cache, and seconds of audio that are transcribed.
 #[derive(Clone, Copy, Debug, Deserialize)]
-struct CachedTokenPrices {
+struct RealtimePrices {
     #[serde(flatten)]
     tokens: TokenPrices,
     cached_in: Price,
+    seconds: Price,
 }
 
 impl From<TokenPrices> for Prices {
@@ -126,7 +127,11 @@ impl GeminiKeys {
 
 impl OpenAiKeys {
     fn settings(&self) -> OpenAiSettings {
-        let CachedTokenPrices { tokens, cached_in } = self.idr_per_million;
+        let RealtimePrices {
+            tokens,
+            cached_in,
+            seconds,
+        } = self.idr_per_million;
         OpenAiSettings {
             url: self.url.clone(),
             api_key: self.api_key.clone().unwrap_or_default(),
@@ -135,6 +140,7 @@ impl OpenAiKeys {
             turn_detection: turn_detection(&self.turn_detection).unwrap_or_default(),
             prices: Prices {
                 cached_in: cached_in.0,
+                seconds: seconds.0,
                 ..tokens.into()
             },
         }

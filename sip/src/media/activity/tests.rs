@@ -134,3 +134,56 @@ fn speech_too_soft_to_be_meant_is_not_noticed() {
     let far: Vec<i16> = speech().into_iter().map(|sample| sample / 200).collect();
     assert_eq!(noticed(&far), []);
 }
+
+/// A sentence by espeak-ng at 16 kHz, without silence around it. `None` if the programs are missing and not required.
+fn spoken(sentence: &str) -> Option<Vec<i16>> {
+    let folder = dikala_testkit::folder();
+    let trim = ["silence", "1", "0.01", "2%", "reverse"];
+    let made = ["words.wav", "-r", "8000", "-c", "1", "words.al"];
+    let sox = [&made[..], &trim, &trim].concat();
+    let speak = ["-v", "id", "-w", "words.wav", sentence];
+    for (program, arguments) in [("espeak-ng", &speak[..]), ("sox", &sox)] {
+        let mut command = std::process::Command::new(program);
+        let done = command.args(arguments).current_dir(folder.path()).status();
+        if !done.is_ok_and(|status| status.success()) {
+            let is_required = std::env::var("DIKALA_REQUIRE_SIP").is_ok_and(|value| value == "1");
+            assert!(!is_required, "{program} does not work");
+            eprintln!("skipped: {program} does not work");
+            return None;
+        }
+    }
+    let packed = std::fs::read(folder.path().join("words.al")).ok()?;
+    let (mut narrow, mut wide) = (Vec::new(), Vec::new());
+    Law::A.decode(&packed, &mut narrow);
+    Resampler::from_8_to_16().run(&narrow, &mut wide);
+    Some(wide)
+}
+
+#[test]
+fn a_sentence_with_commas_is_one_turn_which_ends_after_its_last_word() {
+    for sentence in [
+        "Selamat pagi, saya mau menanyakan pesanan saya, nomor empat dua tujuh.",
+        "Apakah bisa dikirim hari ini, sebelum jam lima sore?",
+        "Kemarin sudah saya bayar, tetapi belum sampai, jadi tolong dicek dulu.",
+        "Baik, terima kasih banyak, sampai jumpa.",
+    ] {
+        let Some(words) = spoken(sentence) else {
+            return;
+        };
+        let mut samples = noise(20, 8_000);
+        samples.extend(words);
+        let over = samples.len() / 16;
+        samples.extend(noise(20, 16_000));
+        let noticed = noticed(&samples);
+        println!("{sentence} 500 to {over} ms: {noticed:?}");
+        let [(began, VoiceChange::Started), (ended, VoiceChange::Ended)] = noticed[..] else {
+            panic!("{noticed:?}");
+        };
+        assert!((590..800).contains(&began), "{began}");
+        // Soft last sounds are no voice.
+        assert!(
+            (over + 250..over + 500).contains(&ended),
+            "{ended} of {over}"
+        );
+    }
+}

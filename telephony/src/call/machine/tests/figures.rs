@@ -176,23 +176,23 @@ fn interrupted_call(provider: VoiceProvider, number: u64, dice: &mut Dice) -> Go
     }
 }
 
-#[test]
-fn of_two_hundred_interrupted_answers_no_goodbye_is_lost_and_nothing_unheard_is_written() {
-    for provider in [VoiceProvider::Gemini, VoiceProvider::Openai] {
-        let mut dice = Dice(11);
-        let calls: Vec<Goodbye> = (0..200)
-            .map(|number| interrupted_call(provider, number, &mut dice))
-            .collect();
-        let lost = calls.iter().filter(|call| !call.is_kept).count();
-        let unplayed: usize = calls.iter().map(|call| call.unplayed).sum();
-        let sentences: usize = calls.iter().map(|call| call.sentences).sum();
-        println!(
-            "{provider}: {} interrupted answers, {lost} lost goodbyes, {unplayed} unplayed of {sentences} sentences",
-            calls.len()
-        );
-        assert_eq!((lost, unplayed), (0, 0));
-        assert!(sentences >= 200);
-    }
+#[rstest]
+fn of_two_hundred_interrupted_answers_no_goodbye_is_lost_and_nothing_unheard_is_written(
+    #[values(VoiceProvider::Gemini, VoiceProvider::Openai)] provider: VoiceProvider,
+) {
+    let mut dice = Dice(11);
+    let calls: Vec<Goodbye> = (0..200)
+        .map(|number| interrupted_call(provider, number, &mut dice))
+        .collect();
+    let lost = calls.iter().filter(|call| !call.is_kept).count();
+    let unplayed: usize = calls.iter().map(|call| call.unplayed).sum();
+    let sentences: usize = calls.iter().map(|call| call.sentences).sum();
+    println!(
+        "{provider}: {} interrupted answers, {lost} lost goodbyes, {unplayed} unplayed of {sentences} sentences",
+        calls.len()
+    );
+    assert_eq!((lost, unplayed), (0, 0));
+    assert!(sentences >= 200);
 }
 
 #[test]
