@@ -117,7 +117,7 @@ struct OwedAnswer {
     what: OwedWords,
 }
 
-/// What the agent owes the caller.
+/// The words that the agent owes the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwedWords {
     /// The first words, or words after a function.
@@ -334,7 +334,7 @@ impl ConversationGuard {
                 }
             }
             _ => {
-                self.is_rest_asked |= step == GuardStep::AskForRest;
+                self.is_rest_asked |= step == GuardStep::AskForRest && has_model;
                 if let Some(owed) = &mut self.owed {
                     owed.steps += 1;
                 }

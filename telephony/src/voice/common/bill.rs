@@ -1,4 +1,4 @@
-//! What a model bills, up to a plausible limit.
+//! The units that a model bills, up to a plausible limit.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ pub(in crate::voice) struct SimulatedSession<V: VoiceMachine> {
     open_line: OpenLine,
     began_ms: u64,
     lines: HashMap<u32, (Box<dyn ModelLine>, u64)>,
-    /// What is on its way, by the time of its arrival.
+    /// Messages and news on their way, by the time of their arrival.
     coming: BTreeMap<(u64, u64), OnItsWay>,
     sent: u64,
     told: Vec<VoiceEvent>,

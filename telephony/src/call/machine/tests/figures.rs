@@ -302,7 +302,7 @@ fn ns_per_tick(calls: &mut [Story], mut tick: impl FnMut(&mut Story, u64)) -> u1
 
 /// The guard is asked for its deadline before and after each input, and told of the agent's speech.
 #[test]
-#[ignore = "a measurement, for a release build"]
+#[ignore = "a measurement"]
 fn the_cost_of_the_guard() {
     let mut calls: Vec<Story> = (0..200).map(|_| Story::talking()).collect();
     let words = vec![1_000; 2_400];

@@ -226,7 +226,7 @@ pub(super) struct SimulatedCall {
     phone: SimulatedPhone,
     pub(super) opened: Vec<VoiceProvider>,
     pub(super) reports: Vec<CallReport>,
-    /// What the model has said, in words.
+    /// The words of the model so far.
     pub(super) said: String,
     /// The model has ended its last turn.
     is_turn_over: bool,

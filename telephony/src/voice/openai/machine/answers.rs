@@ -63,7 +63,7 @@ struct RunningResponse {
     written: Option<String>,
 }
 
-/// What a session that ends has left unanswered.
+/// The part of the conversation that a session leaves unanswered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unanswered {
     Nothing,

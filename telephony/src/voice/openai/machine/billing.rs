@@ -1,4 +1,4 @@
-//! What a response and a transcription bill.
+//! The units that a response and a transcription bill.
 
 use serde_json::Number;
 

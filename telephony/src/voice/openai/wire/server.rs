@@ -80,7 +80,7 @@ pub(in crate::voice::openai) struct Transcript {
     pub usage: TranscriptionUsage,
 }
 
-/// What a transcription bills: `seconds`, or tokens.
+/// The units that a transcription bills: `seconds`, or tokens.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::voice::openai) struct TranscriptionUsage {
