@@ -16,14 +16,18 @@ use dikala_telephony::{
     settings::{BridgeSettings, GeminiSettings, Prices, Voice},
     threads::BridgeThreads,
 };
+use dikala_testkit::certificate;
+use tempfile::NamedTempFile;
+
+use crate::flood;
 
 /// The argument with which this program runs the bridge.
 pub const ROLE: &str = "the-bridge";
 
 /// Runs a bridge until standard input ends. Each input line is answered with the current counts.
 pub fn serve(arguments: &[String]) {
-    let [service, model, codec] = arguments else {
-        panic!("service, model, codec");
+    let [service, model, codec, authority] = arguments else {
+        panic!("service, model, codec, authority of the model");
     };
     let address = Address {
         url: service.clone(),
@@ -40,7 +44,8 @@ pub fn serve(arguments: &[String]) {
     } else {
         Codec::Pcma
     };
-    let running = BridgeThreads::start(&settings(model, codec), address, clock).unwrap();
+    let settings = settings(model, codec, authority);
+    let running = BridgeThreads::start(&settings, address, clock).unwrap();
     println!("{}", running.addresses()[0].address);
     let counted = running.counted();
     for _ in std::io::stdin().lines() {
@@ -49,7 +54,7 @@ pub fn serve(arguments: &[String]) {
     }
 }
 
-fn settings(model: &str, codec: Codec) -> BridgeSettings {
+fn settings(model: &str, codec: Codec, authority: &str) -> BridgeSettings {
     let prices = Prices {
         text_in: 1,
         audio_in: 1,
@@ -77,17 +82,21 @@ fn settings(model: &str, codec: Codec) -> BridgeSettings {
             rtp_ports: 20_000..=29_999,
             codecs: vec![codec],
             srtp: Srtp::Off,
-            trunks: vec![Trunk {
-                name: "here".to_owned(),
-                addresses: vec!["127.0.0.0/8".parse().unwrap()],
-                ..Trunk::default()
-            }],
+            trunks: vec![trunk("here", "127.0.0.1"), trunk("forged", flood::FORGED)],
             nameservers: Vec::new(),
         },
         voice: Voice::gemini(gemini),
         shutdown_seconds: 1,
         engine_lost_after_seconds: 30,
-        extra_ca_file: None,
+        extra_ca_file: Some(authority.into()),
+    }
+}
+
+fn trunk(name: &str, address: &str) -> Trunk {
+    Trunk {
+        name: name.to_owned(),
+        addresses: vec![format!("{address}/32").parse().unwrap()],
+        ..Trunk::default()
     }
 }
 
@@ -97,12 +106,17 @@ pub struct BridgeProcess {
     asks: ChildStdin,
     tells: BufReader<ChildStdout>,
     pub edge: SocketAddr,
+    /// The authority of the model's certificate.
+    _authority: NamedTempFile,
 }
 
 impl BridgeProcess {
     pub fn start(service: String, model: String, codec: Codec) -> Self {
+        let authority = NamedTempFile::new().unwrap();
+        fs::write(authority.path(), certificate::AUTHORITY).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([ROLE, &service, &model, &format!("{codec:?}")])
+            .arg(authority.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -115,6 +129,7 @@ impl BridgeProcess {
             child,
             tells,
             edge: line.trim().parse().unwrap(),
+            _authority: authority,
         }
     }
 

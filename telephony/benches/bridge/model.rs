@@ -1,13 +1,15 @@
-//! A model that speaks the Gemini Live protocol and understands nothing but the call for a greeting. It checks nothing, because
-//! other tests do.
+//! A model that speaks the Gemini Live protocol over TLS and understands nothing but the call for a greeting. It checks nothing,
+//! because other tests do.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
+use dikala_testkit::tls;
 use futures_util::{SinkExt, StreamExt};
 use tokio::{
     net::{TcpListener, TcpStream},
     time::{Instant, interval_at},
 };
+use tokio_rustls::server::TlsStream;
 use tokio_tungstenite::{
     accept_async,
     tungstenite::{Bytes, Message},
@@ -28,14 +30,19 @@ const GREET: &str = "The call has just been answered";
 /// Starts it and returns its address.
 pub async fn start(stage: Arc<TrafficState>) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let url = format!("ws://{}/live", listener.local_addr().unwrap());
+    let url = format!("wss://{}/live", listener.local_addr().unwrap());
+    let acceptor = tls::acceptor();
     let (voice, mark) = (sound::model_voice().into(), sound::model_mark().into());
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let (stage, words) = (stage.clone(), (Bytes::clone(&voice), Bytes::clone(&mark)));
+            let acceptor = acceptor.clone();
             tokio::spawn(async move {
-                // A connection may end without a close.
-                let _ = converse(stream, &stage, words).await;
+                stream.set_nodelay(true).unwrap();
+                if let Ok(secured) = acceptor.accept(stream).await {
+                    // A connection may end without a close.
+                    let _ = converse(secured, &stage, words).await;
+                }
             });
         }
     });
@@ -43,11 +50,10 @@ pub async fn start(stage: Arc<TrafficState>) -> String {
 }
 
 async fn converse(
-    stream: TcpStream,
+    stream: TlsStream<TcpStream>,
     stage: &TrafficState,
     (voice, mark): (Bytes, Bytes),
 ) -> Result<(), tokio_tungstenite::tungstenite::Error> {
-    stream.set_nodelay(true)?;
     let mut socket = accept_async(stream).await?;
     let Some(setup) = socket.next().await else {
         return Ok(());

@@ -22,7 +22,7 @@ use crate::{
     stage::{MarkDirection, TrafficMode, TrafficState},
 };
 
-const DID: &str = "+622150001000";
+pub const DID: &str = "+622150001000";
 /// The fixed part of an RTP header.
 const HEADER_BYTES: usize = 12;
 const PACKET: Duration = Duration::from_millis(20);
