@@ -150,11 +150,21 @@ impl ConversationRecord {
 
     /// The turns, oldest first. What a function answered stands in square brackets, like all words of the telephone system.
     pub(in crate::voice) fn turns(&self) -> Vec<(Role, String)> {
-        let said = |each: &Turn| match each.role {
-            Role::Caller | Role::Agent => (each.role, each.text.trim().to_owned()),
-            Role::Tool => (each.role, format!("[{}]", each.text)),
-        };
-        self.turns.iter().map(said).collect()
+        let turns = self.turns_with_ids();
+        turns.map(|(_, role, text)| (role, text)).collect()
+    }
+
+    /// The same with the ids of the turns.
+    pub(in crate::voice) fn turns_with_ids(
+        &self,
+    ) -> impl Iterator<Item = (Option<&str>, Role, String)> {
+        self.turns.iter().map(|each| {
+            let said = match each.role {
+                Role::Caller | Role::Agent => each.text.trim().to_owned(),
+                Role::Tool => format!("[{}]", each.text),
+            };
+            (each.id.as_deref(), each.role, said)
+        })
     }
 
     /// A record with a line per turn.

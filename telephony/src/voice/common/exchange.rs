@@ -10,11 +10,11 @@ use crate::voice::{VoiceEvent, VoiceInput};
 pub(in crate::voice) trait VoiceMachine: Send + 'static {
     /// A message of the model.
     type Received: Send + 'static;
-    /// A message to the model, sent as JSON.
-    type Sent: Serialize;
+    /// A message to the model.
+    type Sent: Send + 'static;
+    /// The agent's text is told beside its speech, word by word, so that an interruption voids both.
+    const TELLS_WORDS_WITH_SPEECH: bool = false;
 
-    /// Parses a message; `None` if it is unreadable.
-    fn read(bytes: &[u8]) -> Option<Self::Received>;
     /// Handles an input. `now` counts from the beginning of the session.
     fn step(
         &mut self,
@@ -25,6 +25,12 @@ pub(in crate::voice) trait VoiceMachine: Send + 'static {
     fn due(&self) -> Option<Duration>;
     /// The voice has ended.
     fn is_over(&self) -> bool;
+}
+
+/// A machine whose model is behind a WebSocket, with messages in JSON.
+pub(in crate::voice) trait SocketMachine: VoiceMachine<Sent: Serialize> {
+    /// Parses a message; `None` if it is unreadable.
+    fn read(bytes: &[u8]) -> Option<Self::Received>;
 }
 
 #[derive(Debug, Clone)]
@@ -46,19 +52,33 @@ pub(in crate::voice) enum SessionInput<M> {
         why: CloseReason,
     },
     Spoken(VoiceInput),
+    /// The call has taken all that it was told. Until then nothing of the model is read.
+    Drained,
     /// The time that [`VoiceMachine::due`] gave has come.
     Time,
 }
 
 /// Why a connection ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::voice) struct CloseReason {
     /// The service rejects what it was sent, and would reject it again.
     pub refused: bool,
     /// It will reject every session: the key, or the address, is wrong.
     pub is_final: bool,
+    /// The service asks to be left alone for this long.
+    pub retry_after: Option<Duration>,
     /// For operators, without secrets.
     pub words: String,
+}
+
+impl CloseReason {
+    /// The connection is gone; the next one may be better.
+    pub(in crate::voice) fn gone(words: &str) -> Self {
+        Self {
+            words: words.to_owned(),
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Debug, PartialEq)]

@@ -1,6 +1,7 @@
-//! The common part of voices that are a model behind a WebSocket.
+//! The common part of voices that are a model of others.
 //!
-//! Such a voice is a pure machine of its own ([`VoiceMachine`]) in the [`shell`], with sockets ([`socket`]). The other modules are
+//! Such a voice is a pure machine of its own ([`VoiceMachine`]) in the [`shell`], with a [`Transport`] to the model, such as the
+//! sockets of [`socket`]. The other modules are
 //! the parts of a machine that do not depend on the model: what outlives a connection, what limits a model, and the [`words`] for
 //! it.
 
@@ -10,6 +11,9 @@ mod conversation;
 mod exchange;
 mod held_audio;
 mod messages;
+mod model_error;
+mod own_turns;
+mod playback;
 mod shell;
 #[cfg(test)]
 pub(super) mod simulated;
@@ -25,11 +29,14 @@ pub(super) use self::{
     backoff::{ATTEMPT, AWAY, FAILURES, Failures, STABLE, UNNOTICED},
     bill::{Bill, BillDecision},
     conversation::{ConversationRecord, Role},
-    exchange::{CloseReason, SessionEffect, SessionInput, VoiceMachine},
+    exchange::{CloseReason, SessionEffect, SessionInput, SocketMachine, VoiceMachine},
     held_audio::{HeldAudio, steps},
     messages::{null_is_empty, read_message},
-    shell::open,
-    socket::{ModelEndpoint, broken, closed, connect},
+    model_error::{ModelError, is_fatal},
+    own_turns::OwnTurns,
+    playback::{CutItem, Playback},
+    shell::{Transport, open},
+    socket::{ModelEndpoint, Sockets, broken, closed, connect, shown},
     speech::{SpeechDecoder, tell_audio},
     summary::SummaryRequest,
     tool_calls::{AnswerTarget, RequestedCall, ToolAnswer, ToolCalls, ToolRequestFault},

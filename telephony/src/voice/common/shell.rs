@@ -2,24 +2,16 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
     time::Duration,
 };
 
-use dikala_protocol::client::socket::read_budget::ReadBudget;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
 };
 
-use super::{
-    exchange::{SessionEffect, SessionInput, VoiceMachine},
-    socket::{ModelEndpoint, carry, gone},
-};
-use crate::{
-    trust::Trust,
-    voice::{VoiceEvent, VoiceInput, VoiceSession},
-};
+use super::exchange::{CloseReason, SessionEffect, SessionInput, VoiceMachine};
+use crate::voice::{VoiceEvent, VoiceInput, VoiceSession};
 
 /// Messages from the call that wait for the session: 5 s of audio.
 const SPOKEN_MOST: usize = 256;
@@ -33,15 +25,24 @@ const EVENTS_MOST: usize = 1;
 /// A deadline in place of none.
 const LATER: Duration = Duration::from_secs(3600);
 
-struct Session<V: VoiceMachine> {
+/// The way to a model.
+pub(in crate::voice) trait Transport<V: VoiceMachine>: Send + 'static {
+    /// Carries one connection: a socket, or a single request. Dropping the sender of `outgoing` ends it.
+    fn carry(
+        &self,
+        connection: u32,
+        outgoing: mpsc::Receiver<V::Sent>,
+        events: mpsc::Sender<SessionInput<V::Received>>,
+    ) -> impl Future<Output = ()> + Send + 'static;
+}
+
+struct Session<V: VoiceMachine, T> {
     machine: V,
-    endpoint: Arc<ModelEndpoint>,
-    trust: Trust,
+    transport: T,
     call_id: String,
     began: Instant,
-    sockets: HashMap<u32, mpsc::Sender<String>>,
+    sockets: HashMap<u32, mpsc::Sender<V::Sent>>,
     events: mpsc::Sender<SessionInput<V::Received>>,
-    budget: Arc<ReadBudget>,
     /// The newest connection with unreadable messages, which are logged once.
     unreadable: Option<u32>,
     /// Messages that the call has not taken yet. Until it has, the socket is not read.
@@ -51,21 +52,19 @@ struct Session<V: VoiceMachine> {
 /// Starts a session, which runs until the call or the voice ends it. Needs a tokio runtime.
 pub(in crate::voice) fn open<V: VoiceMachine>(
     machine: V,
-    endpoint: Arc<ModelEndpoint>,
-    trust: Trust,
+    transport: impl Transport<V>,
     call_id: String,
 ) -> VoiceSession {
     let (spoken, from_call) = mpsc::channel(SPOKEN_MOST);
     let (to_call, heard) = mpsc::channel(HEARD_MOST);
-    let running = run(machine, endpoint, trust, call_id, from_call, to_call);
+    let running = run(machine, transport, call_id, from_call, to_call);
     tokio::spawn(running);
     VoiceSession { spoken, heard }
 }
 
 async fn run<V: VoiceMachine>(
     machine: V,
-    endpoint: Arc<ModelEndpoint>,
-    trust: Trust,
+    transport: impl Transport<V>,
     call_id: String,
     mut spoken: mpsc::Receiver<VoiceInput>,
     heard: mpsc::Sender<VoiceEvent>,
@@ -73,13 +72,11 @@ async fn run<V: VoiceMachine>(
     let (events, mut came) = mpsc::channel(EVENTS_MOST);
     let mut session = Session {
         machine,
-        endpoint,
-        trust,
+        transport,
         call_id,
         began: Instant::now(),
         sockets: HashMap::new(),
         events,
-        budget: Arc::new(ReadBudget::new(Instant::now())),
         unreadable: None,
         unheard: VecDeque::new(),
     };
@@ -91,6 +88,9 @@ async fn run<V: VoiceMachine>(
                 let Ok(permit) = permit else { break };
                 if let Some(heard) = session.unheard.pop_front() {
                     permit.send(heard);
+                }
+                if session.unheard.is_empty() {
+                    session.take(SessionInput::Drained);
                 }
             }
             said = spoken.recv() => {
@@ -104,7 +104,7 @@ async fn run<V: VoiceMachine>(
     }
 }
 
-impl<V: VoiceMachine> Session<V> {
+impl<V: VoiceMachine, T: Transport<V>> Session<V, T> {
     fn take(&mut self, input: SessionInput<V::Received>) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
@@ -113,7 +113,7 @@ impl<V: VoiceMachine> Session<V> {
                 if let Some(connection) = self.carry_out(effect) {
                     inputs.push_back(SessionInput::Closed {
                         connection,
-                        why: gone("the service does not read"),
+                        why: CloseReason::gone("the service does not read"),
                     });
                 }
             }
@@ -126,19 +126,15 @@ impl<V: VoiceMachine> Session<V> {
             SessionEffect::Open { connection } => {
                 let (socket, outgoing) = mpsc::channel(OUTGOING_MOST);
                 self.sockets.insert(connection, socket);
-                let (endpoint, trust) = (self.endpoint.clone(), self.trust.clone());
-                let (budget, events) = (self.budget.clone(), self.events.clone());
-                tokio::spawn(carry::<V>(
-                    connection, endpoint, trust, budget, outgoing, events,
-                ));
+                let events = self.events.clone();
+                tokio::spawn(self.transport.carry(connection, outgoing, events));
             }
             SessionEffect::Send {
                 connection,
                 message,
             } => {
-                let text = serde_json::to_string(&message).ok()?;
                 let full = matches!(
-                    self.sockets.get(&connection)?.try_send(text),
+                    self.sockets.get(&connection)?.try_send(message),
                     Err(mpsc::error::TrySendError::Full(_))
                 );
                 if full {
@@ -152,8 +148,11 @@ impl<V: VoiceMachine> Session<V> {
             SessionEffect::Warn(words) => tracing::warn!(call_id = %self.call_id, "{words}"),
             SessionEffect::Tell(heard) => {
                 if heard == VoiceEvent::Interrupted {
-                    self.unheard
-                        .retain(|waiting| !matches!(waiting, VoiceEvent::Audio(_)));
+                    self.unheard.retain(|waiting| match waiting {
+                        VoiceEvent::Audio(_) => false,
+                        VoiceEvent::AgentSaid(_) => !V::TELLS_WORDS_WITH_SPEECH,
+                        _ => true,
+                    });
                 }
                 if let VoiceEvent::Lost(why) = &heard {
                     tracing::warn!(call_id = %self.call_id, %why, "the voice is lost");
@@ -181,6 +180,7 @@ impl<V: VoiceMachine> Session<V> {
             SessionInput::Opened { .. }
             | SessionInput::Message { .. }
             | SessionInput::Spoken(_)
+            | SessionInput::Drained
             | SessionInput::Time => {}
         }
     }

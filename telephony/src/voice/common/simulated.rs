@@ -8,7 +8,7 @@ use std::{
 use dikala_testkit::ModelLine;
 use serde_json::Value;
 
-use super::{CloseReason, SessionEffect, SessionInput, VoiceMachine};
+use super::{CloseReason, SessionEffect, SessionInput, SocketMachine};
 use crate::voice::{VoiceEvent, VoiceInput};
 
 /// Time for opening a socket.
@@ -33,7 +33,7 @@ pub(crate) trait SimulatedVoice {
 /// Opens connections to a fake.
 pub(in crate::voice) type OpenLine = Box<dyn Fn() -> Box<dyn ModelLine>>;
 
-pub(in crate::voice) struct SimulatedSession<V: VoiceMachine> {
+pub(in crate::voice) struct SimulatedSession<V: SocketMachine> {
     machine: V,
     open_line: OpenLine,
     began_ms: u64,
@@ -52,7 +52,7 @@ enum OnItsWay {
     Closed(u32, &'static str),
 }
 
-impl<V: VoiceMachine> SimulatedSession<V> {
+impl<V: SocketMachine> SimulatedSession<V> {
     pub(in crate::voice) fn new(machine: V, open_line: OpenLine, now_ms: u64) -> Self {
         let mut session = Self {
             machine,
@@ -125,11 +125,7 @@ impl<V: VoiceMachine> SimulatedSession<V> {
             }
             OnItsWay::Closed(connection, words) => {
                 self.lines.remove(&connection);
-                let why = CloseReason {
-                    refused: false,
-                    is_final: false,
-                    words: words.to_owned(),
-                };
+                let why = CloseReason::gone(words);
                 self.step(SessionInput::Closed { connection, why }, now_ms);
             }
         }
@@ -156,7 +152,7 @@ impl<V: VoiceMachine> SimulatedSession<V> {
     }
 }
 
-impl<V: VoiceMachine> SimulatedVoice for SimulatedSession<V> {
+impl<V: SocketMachine> SimulatedVoice for SimulatedSession<V> {
     fn say(&mut self, spoken: VoiceInput, now_ms: u64) {
         self.step(SessionInput::Spoken(spoken), now_ms);
     }

@@ -8,6 +8,7 @@ use dikala_protocol::client::socket::{
     silence::{Silence, SilenceWatch},
 };
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use serde::Serialize;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until, timeout},
@@ -18,7 +19,10 @@ use tokio_tungstenite::tungstenite::{
     protocol::CloseFrame,
 };
 
-use super::exchange::{CloseReason, SessionInput, VoiceMachine};
+use super::{
+    exchange::{CloseReason, SessionInput, SocketMachine},
+    shell::Transport,
+};
 use crate::trust::Trust;
 
 /// A second of the agent's audio is 64 KB as text; no legitimate message is this long.
@@ -43,13 +47,49 @@ pub(in crate::voice) struct ModelEndpoint {
     pub key: String,
 }
 
+/// The sockets of one session.
+pub(in crate::voice) struct Sockets {
+    endpoint: Arc<ModelEndpoint>,
+    trust: Trust,
+    budget: Arc<ReadBudget>,
+}
+
+impl Sockets {
+    pub(in crate::voice) fn new(endpoint: ModelEndpoint, trust: Trust) -> Self {
+        Self {
+            endpoint: Arc::new(endpoint),
+            trust,
+            budget: Arc::new(ReadBudget::new(Instant::now())),
+        }
+    }
+}
+
+impl<V: SocketMachine> Transport<V> for Sockets {
+    fn carry(
+        &self,
+        connection: u32,
+        outgoing: mpsc::Receiver<V::Sent>,
+        events: mpsc::Sender<SessionInput<V::Received>>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (endpoint, trust) = (self.endpoint.clone(), self.trust.clone());
+        carry::<V>(
+            connection,
+            endpoint,
+            trust,
+            self.budget.clone(),
+            outgoing,
+            events,
+        )
+    }
+}
+
 /// Opens the socket, and carries messages until either side ends it. Dropping the sender of `outgoing` closes it.
-pub(super) async fn carry<V: VoiceMachine>(
+async fn carry<V: SocketMachine>(
     connection: u32,
     endpoint: Arc<ModelEndpoint>,
     trust: Trust,
     budget: Arc<ReadBudget>,
-    mut outgoing: mpsc::Receiver<String>,
+    mut outgoing: mpsc::Receiver<V::Sent>,
     events: mpsc::Sender<SessionInput<V::Received>>,
 ) {
     let why = match connect(&endpoint, &trust, Some(budget.clone())).await {
@@ -83,7 +123,9 @@ pub(super) async fn carry<V: VoiceMachine>(
                 Err(why) => why,
                 // The reason for a close may still be unread when a write fails.
                 Ok(written) => {
-                    let otherwise = written.err().unwrap_or_else(|| gone("it does not close"));
+                    let otherwise = written
+                        .err()
+                        .unwrap_or_else(|| CloseReason::gone("it does not close"));
                     timeout(CLOSING, reading).await.unwrap_or(otherwise)
                 }
             }
@@ -118,10 +160,11 @@ pub(in crate::voice) async fn connect(
             ),
             error => shown(&error.to_string(), &endpoint.key),
         },
+        retry_after: None,
     })
 }
 
-async fn read<V: VoiceMachine>(
+async fn read<V: SocketMachine>(
     connection: u32,
     stream: &mut (impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin),
     events: &mpsc::Sender<SessionInput<V::Received>>,
@@ -140,7 +183,7 @@ async fn read<V: VoiceMachine>(
                     Silence::Fine => {}
                     // A ping that still waits to be written is enough.
                     Silence::Ping => drop(pings.try_send(())),
-                    Silence::Lost => return gone("the service is silent, and answers no ping"),
+                    Silence::Lost => return CloseReason::gone("the service is silent, and answers no ping"),
                 }
                 continue;
             }
@@ -156,19 +199,19 @@ async fn read<V: VoiceMachine>(
                 continue;
             }
             Some(Ok(_)) => continue,
-            Some(Err(error)) => return gone(&broken(&error)),
-            None => return gone("the connection ended without a word"),
+            Some(Err(error)) => return CloseReason::gone(&broken(&error)),
+            None => return CloseReason::gone("the connection ended without a word"),
         };
         is_watched = true;
         // While the call has enough to play, it reads nothing.
         if events.send(input).await.is_err() {
-            return gone("the session is over");
+            return CloseReason::gone("the session is over");
         }
         watch.begin_again(Instant::now());
     }
 }
 
-fn parse<V: VoiceMachine>(connection: u32, bytes: &[u8]) -> SessionInput<V::Received> {
+fn parse<V: SocketMachine>(connection: u32, bytes: &[u8]) -> SessionInput<V::Received> {
     match V::read(bytes) {
         Some(message) => SessionInput::Message {
             connection,
@@ -178,28 +221,29 @@ fn parse<V: VoiceMachine>(connection: u32, bytes: &[u8]) -> SessionInput<V::Rece
     }
 }
 
-async fn write(
+async fn write<M: Serialize>(
     sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin),
-    outgoing: &mut mpsc::Receiver<String>,
+    outgoing: &mut mpsc::Receiver<M>,
     pings: &mut mpsc::Receiver<()>,
 ) -> Result<(), CloseReason> {
     loop {
         let message = tokio::select! {
             biased;
             Some(()) = pings.recv() => Message::Ping(Bytes::new()),
-            text = outgoing.recv() => match text {
-                Some(text) => Message::text(text),
+            message = outgoing.recv() => match message.as_ref().map(serde_json::to_string) {
+                Some(Ok(text)) => Message::text(text),
+                Some(Err(_)) => continue,
                 None => break,
             },
         };
         match timeout(PATIENCE, sink.send(message)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(gone(&broken(&error))),
-            Err(_) => return Err(gone("the service does not read")),
+            Ok(Err(error)) => return Err(CloseReason::gone(&broken(&error))),
+            Err(_) => return Err(CloseReason::gone("the service does not read")),
         }
     }
     match timeout(CLOSING, sink.close()).await {
-        Ok(Err(error)) => Err(gone(&broken(&error))),
+        Ok(Err(error)) => Err(CloseReason::gone(&broken(&error))),
         Ok(Ok(())) | Err(_) => Ok(()),
     }
 }
@@ -207,7 +251,7 @@ async fn write(
 /// The service's reason; 1007 and 1008 reject what was sent.
 pub(in crate::voice) fn closed(frame: Option<CloseFrame>, key: &str) -> CloseReason {
     let Some(frame) = frame else {
-        return gone("the service closed the connection");
+        return CloseReason::gone("the service closed the connection");
     };
     let code = u16::from(frame.code);
     let reason = shown(&frame.reason, key);
@@ -217,11 +261,12 @@ pub(in crate::voice) fn closed(frame: Option<CloseFrame>, key: &str) -> CloseRea
         words: format!("the service closed the connection with {code} {reason}")
             .trim_end()
             .to_owned(),
+        retry_after: None,
     }
 }
 
 /// Text of the service on one line, in ASCII, without the API key and without numbers, which may be telephone numbers.
-fn shown(text: &str, key: &str) -> String {
+pub(in crate::voice) fn shown(text: &str, key: &str) -> String {
     let text = match key {
         "" => text.to_owned(),
         key => text.replace(key, "…"),
@@ -237,14 +282,6 @@ fn shown(text: &str, key: &str) -> String {
         false => word,
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-pub(super) fn gone(words: &str) -> CloseReason {
-    CloseReason {
-        refused: false,
-        is_final: false,
-        words: words.to_owned(),
-    }
 }
 
 pub(in crate::voice) fn broken(error: &tungstenite::Error) -> String {

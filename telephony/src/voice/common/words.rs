@@ -118,6 +118,12 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(ANSWER_MOST)]
 }
 
+/// The agent's language in ISO 639-1, as transcription models want it.
+pub(in crate::voice) fn language_code(agent: &CallAgent) -> Option<&str> {
+    let primary = agent.language.split('-').next()?;
+    (primary.len() == 2).then_some(primary)
+}
+
 /// The functions that the agent may call: the enabled built-in tools, and its own. A transfer needs somebody to transfer to.
 pub(in crate::voice) fn declarations(agent: &CallAgent) -> Vec<FunctionDeclaration> {
     let can =

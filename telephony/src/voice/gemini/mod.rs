@@ -11,8 +11,6 @@ mod setup;
 pub(crate) mod tests;
 mod wire;
 
-use std::sync::Arc;
-
 use dikala_entities::InterruptionMode;
 use url::Url;
 
@@ -20,7 +18,7 @@ pub use self::check::check;
 use self::{machine::SessionMachine, setup::SessionSettings};
 use super::{
     Provider, VoiceSession, VoiceSetup,
-    common::{self, ModelEndpoint},
+    common::{self, ModelEndpoint, Sockets},
 };
 use crate::{settings, trust::Trust};
 
@@ -50,8 +48,8 @@ impl GeminiProvider {
 impl Provider for GeminiProvider {
     fn open(&self, setup: VoiceSetup) -> VoiceSession {
         let call_id = setup.call_id.clone();
-        let endpoint = Arc::new(endpoint(&self.settings));
-        common::open(self.machine(setup), endpoint, self.trust.clone(), call_id)
+        let sockets = Sockets::new(endpoint(&self.settings), self.trust.clone());
+        common::open(self.machine(setup), sockets, call_id)
     }
 }
 

@@ -10,12 +10,12 @@ use tokio_tungstenite::tungstenite::Message;
 use super::{
     endpoint,
     session_update::SessionTerms,
-    wire::server::{self, RealtimeEvent, is_fatal},
+    wire::server::{self, RealtimeEvent},
 };
 use crate::{
     settings::OpenAiSettings,
     trust::Trust,
-    voice::common::{broken, closed, connect},
+    voice::common::{broken, closed, connect, is_fatal},
 };
 
 /// Time limit of the test.

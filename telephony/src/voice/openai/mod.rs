@@ -10,8 +10,6 @@ mod session_update;
 pub(crate) mod tests;
 mod wire;
 
-use std::sync::Arc;
-
 use dikala_entities::InterruptionMode;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, header};
 use url::Url;
@@ -20,7 +18,7 @@ pub use self::check::check;
 use self::{machine::RealtimeMachine, session_update::SessionTerms};
 use super::{
     Provider, VoiceSession, VoiceSetup,
-    common::{self, ModelEndpoint},
+    common::{self, ModelEndpoint, Sockets},
 };
 use crate::{
     settings::{OpenAiSettings, host_of},
@@ -55,8 +53,8 @@ impl OpenAiProvider {
 impl Provider for OpenAiProvider {
     fn open(&self, setup: VoiceSetup) -> VoiceSession {
         let call_id = setup.call_id.clone();
-        let endpoint = Arc::new(endpoint(&self.settings));
-        common::open(self.machine(setup), endpoint, self.trust.clone(), call_id)
+        let sockets = Sockets::new(endpoint(&self.settings), self.trust.clone());
+        common::open(self.machine(setup), sockets, call_id)
     }
 }
 

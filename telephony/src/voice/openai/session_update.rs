@@ -33,7 +33,7 @@ impl SessionTerms {
         let mut output = json!({"format": pcm()});
         if !self.is_plain {
             output["voice"] = json!(self.agent.voice_name.as_deref().unwrap_or(VOICE));
-            if let Some(language) = self.language() {
+            if let Some(language) = words::language_code(&self.agent) {
                 transcription["language"] = json!(language);
             }
         }
@@ -61,12 +61,6 @@ impl SessionTerms {
             event_id: Some(UPDATE_ID),
             request: RequestKind::UpdateSession { session },
         }
-    }
-
-    /// ISO 639-1, as transcription models want it.
-    fn language(&self) -> Option<&str> {
-        let primary = self.agent.language.split('-').next()?;
-        (primary.len() == 2).then_some(primary)
     }
 
     fn turn_detection(&self) -> Value {

@@ -419,12 +419,7 @@ impl SessionMachine {
     /// Closes a connection from this side, as if the other had closed it.
     pub(super) fn give_up_connection(&mut self, connection: u32, words: &str) {
         self.close(connection);
-        let why = CloseReason {
-            refused: false,
-            is_final: false,
-            words: words.to_owned(),
-        };
-        self.closed(connection, &why);
+        self.closed(connection, &CloseReason::gone(words));
     }
 
     fn close(&mut self, connection: u32) {

@@ -23,8 +23,8 @@ use super::{
 use crate::voice::{
     VoiceEvent, VoiceInput,
     common::{
-        Bill, ConversationRecord, Failures, HeldAudio, SessionEffect, SessionInput, SpeechDecoder,
-        SummaryRequest, ToolCalls, VoiceMachine,
+        Bill, ConversationRecord, Failures, HeldAudio, SessionEffect, SessionInput, SocketMachine,
+        SpeechDecoder, SummaryRequest, ToolCalls, VoiceMachine,
         words::{self, WaitingWords},
     },
 };
@@ -167,10 +167,6 @@ impl VoiceMachine for SessionMachine {
     type Received = server::ServerMessage;
     type Sent = client::ClientMessage;
 
-    fn read(bytes: &[u8]) -> Option<Self::Received> {
-        server::read(bytes)
-    }
-
     fn step(
         &mut self,
         input: SessionInput<Self::Received>,
@@ -187,7 +183,7 @@ impl VoiceMachine for SessionMachine {
                 SessionInput::Rubbish { connection } => self.rubbish(connection),
                 SessionInput::Closed { connection, why } => self.closed(connection, &why),
                 SessionInput::Spoken(spoken) => self.spoken(spoken),
-                SessionInput::Time => {}
+                SessionInput::Drained | SessionInput::Time => {}
             }
             self.time();
         }
@@ -212,5 +208,11 @@ impl VoiceMachine for SessionMachine {
 
     fn is_over(&self) -> bool {
         matches!(self.link, ConnectionState::Over)
+    }
+}
+
+impl SocketMachine for SessionMachine {
+    fn read(bytes: &[u8]) -> Option<Self::Received> {
+        server::read(bytes)
     }
 }

@@ -103,8 +103,8 @@ impl Story {
             connection,
             why: CloseReason {
                 refused,
-                is_final: false,
                 words: "gone".to_owned(),
+                ..CloseReason::default()
             },
         });
     }
@@ -665,8 +665,8 @@ fn a_language_that_is_refused_is_left_to_the_prompt() {
         connection: 1,
         why: CloseReason {
             refused: true,
-            is_final: false,
             words: "Unsupported language code 'id-ID'".to_owned(),
+            ..CloseReason::default()
         },
     });
     story.until(1_000);
@@ -850,8 +850,8 @@ fn any_input() -> impl Strategy<Value = SessionInput> {
             connection,
             why: CloseReason {
                 refused,
-                is_final: false,
-                words: "gone".to_owned()
+                words: "gone".to_owned(),
+                ..CloseReason::default()
             },
         }),
         Just(SessionInput::Spoken(VoiceInput::Audio(vec![0; 320]))),

@@ -6,10 +6,7 @@
 use std::time::Duration;
 
 use super::{RealtimeMachine, SessionEffect, VoiceEvent, answers::Unanswered};
-use crate::voice::{
-    common::{ATTEMPT, AWAY, CloseReason, FAILURES, Failures, STABLE},
-    openai::wire::server::is_fatal,
-};
+use crate::voice::common::{ATTEMPT, AWAY, CloseReason, FAILURES, Failures, STABLE, is_fatal};
 
 /// Age of a connection at which the next one is opened.
 const RENEWAL: Duration = Duration::from_secs(50 * 60);
@@ -332,8 +329,8 @@ impl RealtimeMachine {
         self.close(connection);
         let why = CloseReason {
             refused: true,
-            is_final: false,
             words: format!("it answers with the error {code}"),
+            ..CloseReason::default()
         };
         self.closed(connection, &why);
     }
@@ -341,12 +338,7 @@ impl RealtimeMachine {
     /// Closes a connection from this side, as if the other had closed it.
     pub(super) fn give_up(&mut self, connection: u32, words: &str) {
         self.close(connection);
-        let why = CloseReason {
-            refused: false,
-            is_final: false,
-            words: words.to_owned(),
-        };
-        self.closed(connection, &why);
+        self.closed(connection, &CloseReason::gone(words));
     }
 
     /// Skips an unreadable message; too many are a fault of the connection.

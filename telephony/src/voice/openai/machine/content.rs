@@ -3,10 +3,10 @@
 use super::{RealtimeMachine, SessionEffect, VoiceEvent, answers::SUMMARY_ID, billing};
 use crate::voice::{
     ToolOutcome, Usage,
-    common::{BillDecision, RequestedCall, Role, ToolRequestFault, tell_audio},
-    openai::wire::server::{
-        ContentDelta, OutputItem, RealtimeError, RealtimeEvent, Transcript, is_fatal,
+    common::{
+        BillDecision, ModelError, RequestedCall, Role, ToolRequestFault, is_fatal, tell_audio,
     },
+    openai::wire::server::{ContentDelta, OutputItem, RealtimeEvent, Transcript},
 };
 
 impl RealtimeMachine {
@@ -161,7 +161,7 @@ impl RealtimeMachine {
         }
     }
 
-    fn error(&mut self, connection: u32, error: &RealtimeError) {
+    fn error(&mut self, connection: u32, error: &ModelError) {
         let code = error.shown();
         if self.live() != Some(connection) {
             return self.setup_refused(connection, &code);

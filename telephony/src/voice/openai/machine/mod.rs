@@ -2,7 +2,6 @@
 //!
 //! - `connection` keeps the connection in use and changes to the next one;
 //! - `content` is the model's output, `answers` are its responses, `billing` their cost;
-//! - `playback` knows what the caller has heard, `own_turns` the caller's turns if the server does not;
 //! - `outgoing` is what is sent.
 
 mod answers;
@@ -10,8 +9,6 @@ mod billing;
 mod connection;
 mod content;
 mod outgoing;
-mod own_turns;
-mod playback;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +17,7 @@ use std::time::Duration;
 use dikala_entities::Speaker;
 use dikala_sip::Resampler;
 
-use self::{
-    answers::ModelAnswers, connection::ModelConnections, own_turns::OwnTurns, playback::Playback,
-};
+use self::{answers::ModelAnswers, connection::ModelConnections};
 use super::{
     session_update::SessionTerms,
     wire::{
@@ -35,8 +30,8 @@ use crate::{
     voice::{
         VoiceEvent, VoiceInput,
         common::{
-            Bill, ConversationRecord, HeldAudio, Role, SessionEffect, SessionInput, SpeechDecoder,
-            SummaryRequest, ToolCalls, VoiceMachine,
+            Bill, ConversationRecord, HeldAudio, OwnTurns, Playback, Role, SessionEffect,
+            SessionInput, SocketMachine, SpeechDecoder, SummaryRequest, ToolCalls, VoiceMachine,
             words::{self, WaitingWords},
         },
     },
@@ -198,10 +193,6 @@ impl VoiceMachine for RealtimeMachine {
     type Received = RealtimeEvent;
     type Sent = RealtimeRequest;
 
-    fn read(bytes: &[u8]) -> Option<Self::Received> {
-        server::read(bytes)
-    }
-
     fn step(
         &mut self,
         input: SessionInput<Self::Received>,
@@ -218,7 +209,7 @@ impl VoiceMachine for RealtimeMachine {
                 SessionInput::Rubbish { connection } => self.rubbish(connection),
                 SessionInput::Closed { connection, why } => self.closed(connection, &why),
                 SessionInput::Spoken(spoken) => self.spoken(spoken),
-                SessionInput::Time => {}
+                SessionInput::Drained | SessionInput::Time => {}
             }
         }
         if !self.is_over() {
@@ -239,5 +230,11 @@ impl VoiceMachine for RealtimeMachine {
 
     fn is_over(&self) -> bool {
         self.connections.is_over()
+    }
+}
+
+impl SocketMachine for RealtimeMachine {
+    fn read(bytes: &[u8]) -> Option<Self::Received> {
+        server::read(bytes)
     }
 }

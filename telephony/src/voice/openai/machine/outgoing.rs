@@ -1,8 +1,8 @@
 //! Events to the model: the caller's audio, texts, outcomes of functions, and how much was heard.
 
-use super::{RealtimeMachine, SessionEffect, answers::Unanswered, playback::CutItem};
+use super::{RealtimeMachine, SessionEffect, answers::Unanswered};
 use crate::voice::{
-    common::{AnswerTarget, Role, ToolAnswer, words},
+    common::{AnswerTarget, CutItem, Role, ToolAnswer, words},
     openai::wire::client::{
         RealtimeRequest, RequestKind, agent_text, append, function_output, user_text,
     },

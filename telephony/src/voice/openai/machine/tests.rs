@@ -150,9 +150,8 @@ impl Story {
 
     fn closed(&mut self, connection: u32, words: &str) {
         let why = CloseReason {
-            refused: false,
-            is_final: false,
             words: words.to_owned(),
+            ..CloseReason::default()
         };
         self.give(SessionInput::Closed { connection, why });
     }
@@ -833,6 +832,7 @@ fn a_refused_upgrade_is_the_end_at_once() {
         refused: true,
         is_final: true,
         words: "it answers with status 401".to_owned(),
+        ..CloseReason::default()
     };
     story.give(SessionInput::Closed { connection: 1, why });
     assert!(matches!(story.told()[..], [VoiceEvent::Lost(_)]));
@@ -1088,8 +1088,8 @@ fn any_input() -> impl Strategy<Value = SessionInput> {
             connection,
             why: CloseReason {
                 refused,
-                is_final: false,
-                words: "gone".to_owned()
+                words: "gone".to_owned(),
+                ..CloseReason::default()
             },
         }),
         Just(SessionInput::Spoken(VoiceInput::Audio(vec![0; 320]))),

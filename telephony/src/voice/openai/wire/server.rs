@@ -4,7 +4,7 @@ use dikala_entities::foreign_json;
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Number, Value};
 
-use crate::voice::common::{null_is_empty, read_message};
+use crate::voice::common::{ModelError, null_is_empty, read_message};
 
 /// The longest id, in bytes. OpenAI's have some 30.
 const ID_MOST: usize = 256;
@@ -115,7 +115,7 @@ pub(in crate::voice::openai) struct ModelResponse {
 #[serde(default)]
 pub(in crate::voice::openai) struct StatusDetails {
     #[serde(deserialize_with = "null_is_empty")]
-    pub error: RealtimeError,
+    pub error: ModelError,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -175,51 +175,7 @@ pub(in crate::voice::openai) struct ContentDelta {
 #[serde(default)]
 pub(in crate::voice::openai) struct ErrorEvent {
     #[serde(deserialize_with = "null_is_empty")]
-    pub error: RealtimeError,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(in crate::voice::openai) struct RealtimeError {
-    #[serde(rename = "type", deserialize_with = "null_is_empty")]
-    pub kind: String,
-    #[serde(deserialize_with = "null_is_empty")]
-    pub code: String,
-    #[serde(deserialize_with = "null_is_empty")]
-    pub message: String,
-    /// The event of this side that caused it.
-    #[serde(deserialize_with = "null_is_empty")]
-    pub event_id: String,
-}
-
-/// Codes of errors that every further attempt would meet, too.
-const FATAL: [&str; 4] = [
-    "insufficient_quota",
-    "invalid_api_key",
-    "model_not_found",
-    "beta_api_shape_disabled",
-];
-
-/// Words of the service, such as the reason of a close, that have the code of an error that will not go away.
-pub(in crate::voice::openai) fn is_fatal(words: &str) -> bool {
-    FATAL.iter().any(|code| words.contains(code))
-}
-
-impl RealtimeError {
-    /// The code for operators. The message may have the caller's words, so it is not shown.
-    pub(in crate::voice::openai) fn shown(&self) -> String {
-        let code = match self.code.as_str() {
-            "" => &self.kind,
-            code => code,
-        };
-        let is_plain =
-            |each: &char| each.is_ascii_alphanumeric() || matches!(each, '_' | '.' | '-');
-        let shown: String = code.chars().filter(is_plain).take(64).collect();
-        match shown.as_str() {
-            "" => "an error without a code".to_owned(),
-            _ => shown,
-        }
-    }
+    pub error: ModelError,
 }
 
 /// The tokens of a response. Cached ones are a part of the input.

@@ -6,7 +6,7 @@ use dikala_sip::leg::CALLER_RATE;
 const BEFORE: usize = CALLER_RATE as usize * 3 / 10;
 
 #[derive(Debug, Default)]
-pub(super) struct OwnTurns {
+pub(in crate::voice) struct OwnTurns {
     /// The end of the silence before a turn, which the server does not get.
     before: Vec<i16>,
     is_speaking: bool,
@@ -14,7 +14,7 @@ pub(super) struct OwnTurns {
 
 impl OwnTurns {
     /// Adds 20 to 40 ms of the caller. Returns the audio that belongs to a turn.
-    pub(super) fn hear(&mut self, samples: &[i16]) -> Vec<i16> {
+    pub(in crate::voice) fn hear(&mut self, samples: &[i16]) -> Vec<i16> {
         self.before.extend_from_slice(samples);
         if self.is_speaking {
             return std::mem::take(&mut self.before);
@@ -25,7 +25,7 @@ impl OwnTurns {
     }
 
     /// The caller's voice begins or ends. False if nothing changes.
-    pub(super) fn speaks(&mut self, speaks: bool) -> bool {
+    pub(in crate::voice) fn speaks(&mut self, speaks: bool) -> bool {
         std::mem::replace(&mut self.is_speaking, speaks) != speaks
     }
 }

@@ -24,7 +24,7 @@ struct SpokenItem {
 
 /// An item of which the caller did not hear everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CutItem {
+pub(in crate::voice) struct CutItem {
     pub id: String,
     pub content_index: u32,
     /// Less than was received; 0 if nothing was heard.
@@ -34,7 +34,7 @@ pub(super) struct CutItem {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Playback {
+pub(in crate::voice) struct Playback {
     /// Samples since the last interruption.
     told: u64,
     items: VecDeque<SpokenItem>,
@@ -44,7 +44,7 @@ pub(super) struct Playback {
 
 impl Playback {
     /// Samples of an item were given to the call.
-    pub(super) fn add(&mut self, id: &str, content_index: u32, samples: usize) {
+    pub(in crate::voice) fn add(&mut self, id: &str, content_index: u32, samples: usize) {
         let length = samples as u64;
         match self.items.back_mut() {
             Some(last) if last.id == id && last.content_index == content_index => {
@@ -66,12 +66,12 @@ impl Playback {
     }
 
     /// Something was said since the last interruption.
-    pub(super) fn has_spoken(&self) -> bool {
+    pub(in crate::voice) fn has_spoken(&self) -> bool {
         self.told > 0
     }
 
     /// The call is told to discard what was not played, and answers each time how much was.
-    pub(super) fn interrupt(&mut self) {
+    pub(in crate::voice) fn interrupt(&mut self) {
         if self.interrupted.len() == INTERRUPTIONS_MOST {
             self.interrupted.pop_front();
         }
@@ -81,7 +81,7 @@ impl Playback {
     }
 
     /// The call has played this much until an interruption, the oldest first. Returns the items that were cut off.
-    pub(super) fn played(&mut self, played_ms: u64) -> Vec<CutItem> {
+    pub(in crate::voice) fn played(&mut self, played_ms: u64) -> Vec<CutItem> {
         let heard = played_ms.saturating_mul(PER_MS);
         let items = self.interrupted.pop_front().into_iter().flatten();
         let cut = items.filter_map(|item| {
@@ -97,7 +97,7 @@ impl Playback {
     }
 
     /// A new session knows none of the items. What the call plays goes on.
-    pub(super) fn forget_items(&mut self) {
+    pub(in crate::voice) fn forget_items(&mut self) {
         self.items.clear();
         self.interrupted.iter_mut().for_each(VecDeque::clear);
     }
