@@ -8,7 +8,8 @@
 //! - [`OwnPostgres`] is a PostgreSQL server for fault tests: it can be stopped, restarted, and copied to a standby.
 //! - [`PatroniPair`] are two PostgreSQL servers of which one follows the other by itself.
 //! - [`gemini`] is a simulated model that enforces the real one's documented rules, and misbehaves on demand.
-//! - [`openai`] is the same for OpenAI Realtime. A [`ModelLine`] is a connection of either without a socket, for simulated time.
+//! - [`openai`] is the same for OpenAI Realtime, [`pipeline`] for the three endpoints of a pipeline.
+//! - A [`ModelLine`] is a connection of [`gemini`] or [`openai`] without a socket, for simulated time.
 //! - [`phone`] is a SIP phone without audio.
 //! - [`meta`] is a simulated Meta: settings of a business number, and calls from WhatsApp.
 //! - [`tls`] has servers and clients of TLS, with the certificates of [`certificate`].
@@ -34,6 +35,7 @@ pub mod openai;
 mod own_postgres;
 mod patroni;
 pub mod phone;
+pub mod pipeline;
 mod place;
 mod port;
 mod postbox;

@@ -9,10 +9,20 @@ const VOICE: u64 = 400;
 
 /// A tone of 500 Hz of this length, in base64.
 pub(crate) fn tone(milliseconds: u64) -> String {
+    STANDARD.encode(tone_bytes(milliseconds))
+}
+
+/// The same as bytes.
+pub(crate) fn tone_bytes(milliseconds: u64) -> Vec<u8> {
     let samples = 0..milliseconds * SAID;
     let wave = samples.map(|at| if at % 48 < 24 { 8_000_i16 } else { -8_000 });
-    let bytes: Vec<u8> = wave.flat_map(i16::to_le_bytes).collect();
-    STANDARD.encode(bytes)
+    wave.flat_map(i16::to_le_bytes).collect()
+}
+
+/// A piece of audio contains voice.
+pub(crate) fn is_voice(samples: &[i16]) -> bool {
+    let magnitudes = samples.iter().map(|it| u64::from(it.unsigned_abs()));
+    magnitudes.sum::<u64>() / (samples.len() as u64).max(1) > VOICE
 }
 
 /// A piece's length in milliseconds, and whether it contains voice. `rate` is in samples per millisecond. `None` if it is no 16-bit
@@ -23,9 +33,6 @@ pub(crate) fn heard(data: &str, rate: u64) -> Option<(u64, bool)> {
     if !rest.is_empty() || samples.is_empty() {
         return None;
     }
-    let magnitudes = samples
-        .iter()
-        .map(|two| u64::from(i16::from_le_bytes(*two).unsigned_abs()));
-    let count = samples.len() as u64;
-    Some((count / rate, magnitudes.sum::<u64>() / count > VOICE))
+    let samples: Vec<i16> = samples.iter().map(|two| i16::from_le_bytes(*two)).collect();
+    Some((samples.len() as u64 / rate, is_voice(&samples)))
 }
