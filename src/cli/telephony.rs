@@ -63,12 +63,13 @@ fn has_a_voice(settings: &BridgeSettings) -> Result<(), ConfigError> {
     let voice = &settings.voice;
     let mut named = voice.fallback.iter().chain([&voice.provider]);
     if let Some(provider) = named.find(|provider| !voice.is_configured(**provider)) {
-        let variable = match provider {
-            VoiceProvider::Openai => "OPENAI_API_KEY",
-            _ => "GEMINI_API_KEY",
+        let (absent, how) = match provider {
+            VoiceProvider::Openai => ("api_key", "it (OPENAI_API_KEY)"),
+            VoiceProvider::Pipeline => ("stt, llm or tts", "their url and api_key"),
+            _ => ("api_key", "it (GEMINI_API_KEY)"),
         };
         return Err(ConfigError(format!(
-            "telephony.voice names {provider}, and telephony.{provider}.api_key is not set; set it ({variable}), or \
+            "telephony.voice names {provider}, and telephony.{provider}.{absent} is not set; set {how}, or \
              telephony.voice.provider to scripted, which needs none"
         )));
     }

@@ -129,6 +129,7 @@ pub(super) fn faults(layers: &Layers) -> Vec<ConfigError> {
     faults.extend(listener_without_token(layers).map(ConfigError));
     faults.extend(half_of_mail(layers).map(ConfigError));
     faults.extend(voice_without_key(layers).map(ConfigError));
+    faults.extend(pipeline_in_part(layers).map(ConfigError));
     faults.extend(half_of_tls(layers).map(ConfigError));
     faults.extend(whatsapp_without_tls(layers).map(ConfigError));
     faults
@@ -331,6 +332,31 @@ fn voice_without_key(layers: &Layers) -> Option<String> {
     Some(format!(
         "{}, and telephony.{provider}.api_key is not set; set it ({variable}), or name scripted instead, which needs none",
         layers.told(named)
+    ))
+}
+
+/// A pipeline needs all its endpoints, if it has one or is named.
+fn pipeline_in_part(layers: &Layers) -> Option<String> {
+    let is_enabled = layers
+        .text("telephony.enabled")
+        .eq_ignore_ascii_case("true");
+    if !is_enabled {
+        return None;
+    }
+    let key = |part: &str, field: &str| format!("telephony.pipeline.{part}.{field}");
+    let is_set = |key: &String| layers.is_unread(key) || !layers.text(key).is_empty();
+    let parts = ["stt", "llm", "tts"];
+    let urls = parts.map(|part| key(part, "url"));
+    let named = names(layers, "pipeline").map(str::to_owned);
+    let because = named.or_else(|| urls.iter().find(|url| is_set(url)).cloned())?;
+    let without_key = |part: &&str| layers.lacks_key(&format!("pipeline.{part}"), wants_openai_key);
+    let absent = urls.iter().find(|url| !is_set(url)).cloned().or_else(|| {
+        let part = parts.into_iter().find(without_key)?;
+        Some(key(part, "api_key"))
+    })?;
+    Some(format!(
+        "{}, and {absent} is not set; a pipeline needs telephony.pipeline.stt.url, llm.url and tts.url, and a key for each that is OpenAI's",
+        layers.told(&because)
     ))
 }
 

@@ -23,6 +23,9 @@ const SECRET_KEYS: &[&str] = &[
     "operator.read_token",
     "telephony.gemini.api_key",
     "telephony.openai.api_key",
+    "telephony.pipeline.stt.api_key",
+    "telephony.pipeline.llm.api_key",
+    "telephony.pipeline.tts.api_key",
 ];
 
 /// The origin of a value.

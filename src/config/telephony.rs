@@ -16,12 +16,12 @@ use std::{
 
 use config::{Value, ValueKind};
 use dikala_sip::settings::{Codec, ListenAddress, SipSettings, SipTransport, Srtp, TlsFiles};
-use dikala_telephony::settings::{BridgeSettings, PROVIDERS};
+use dikala_telephony::settings::{BridgeSettings, PROVIDERS, Voice};
 use serde::Deserialize;
 
 use self::{
     trunk_tables::TrunkTable,
-    voice::{GeminiKeys, OpenAiKeys, VoiceKeys},
+    voice::{GeminiKeys, OpenAiKeys, PipelineKeys, VoiceKeys},
 };
 use super::{mask::MASK, nets::parse_net};
 use crate::operations::ConfiguredVoices;
@@ -49,6 +49,7 @@ pub(super) struct TelephonyKeys {
     voice: VoiceKeys,
     gemini: GeminiKeys,
     openai: OpenAiKeys,
+    pipeline: PipelineKeys,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -80,12 +81,16 @@ impl TelephonyKeys {
 
     /// The providers that have what they need, and the one of agents that name none.
     pub(super) fn configured_voices(&self) -> ConfiguredVoices {
-        let voice = self.voice.settings(&self.gemini, &self.openai);
+        let voice = self.voices();
         let providers = PROVIDERS.iter().copied();
         ConfiguredVoices {
             default: voice.provider,
             available: providers.filter(|it| voice.is_configured(*it)).collect(),
         }
+    }
+
+    fn voices(&self) -> Voice {
+        (self.voice).settings(&self.gemini, &self.openai, &self.pipeline)
     }
 
     /// True if the scripted voice was selected as a stand-in.
@@ -155,7 +160,7 @@ impl TelephonyKeys {
                     .filter_map(|table| table.read().ok())
                     .collect(),
             },
-            voice: self.voice.settings(&self.gemini, &self.openai),
+            voice: self.voices(),
             extra_ca_file,
             shutdown_seconds,
             engine_lost_after_seconds,

@@ -26,6 +26,7 @@ pub struct ProviderVoices {
 #[schema(example = json!({"voices": [
     {"provider": "gemini", "available": true, "default": true, "names": ["Zephyr", "Puck", "Kore"]},
     {"provider": "openai", "available": false, "default": false, "names": ["marin", "cedar"]},
+    {"provider": "pipeline", "available": false, "default": false, "names": []},
     {"provider": "scripted", "available": true, "default": false, "names": []}
 ]}))]
 pub struct VoiceList {

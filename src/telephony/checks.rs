@@ -8,7 +8,7 @@ use dikala_telephony::{
     USER_AGENT,
     settings::{BridgeSettings, Voice},
     trust::Trust,
-    voice::{gemini, openai},
+    voice::{gemini, openai, pipeline},
 };
 use rustls::{
     ServerConfig,
@@ -196,6 +196,10 @@ async fn voices(voice: &Voice, trust: &Trust, has_stand_in: bool) -> Vec<CheckRe
     }
     if let Some(openai) = &voice.openai {
         found.push(("voice", openai::check(openai, trust).await));
+    }
+    if let Some(pipeline) = &voice.pipeline {
+        let checked = pipeline::check(pipeline, trust).await;
+        found.extend(checked.into_iter().map(|result| ("voice", result)));
     }
     found
 }

@@ -1,13 +1,12 @@
 //! A whole bridge: the SIP edge, its calls, the voice provider, and the client of the call service.
 
 use std::{
-    collections::BTreeMap,
     io,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use dikala_entities::{ChannelKind, Millis, PhoneError, VoiceProvider};
+use dikala_entities::{ChannelKind, Millis, PhoneError};
 use dikala_protocol::{
     IncomingCall,
     client::{Address, OpenedCall, ServiceClient, WallClock},
@@ -30,9 +29,9 @@ use crate::{
     USER_AGENT,
     call::{self, CallCounters, CallOrigin, CallRules, Providers, TaskDeps, unavailable},
     early_voices::EarlyVoices,
-    settings::{BridgeSettings, Voice},
+    settings::BridgeSettings,
     trust::{Trust, TrustError},
-    voice::{Scripted, gemini::GeminiProvider, openai::OpenAiProvider},
+    voice,
 };
 
 /// Calls that have come in and have no task yet.
@@ -153,7 +152,7 @@ impl TelephonyBridge {
         clock: WallClock,
     ) -> Result<Self, BridgeStartError> {
         let trust = Trust::new(settings.extra_ca_file.as_deref())?;
-        let providers = providers(&settings.voice, &trust);
+        let providers = voice::providers(&settings.voice, &trust);
         let tls = trust.client_config();
         let begun = (std::time::Instant::now(), clock());
         let calls = CallTasks::start(settings, providers, service, trust, clock);
@@ -204,21 +203,6 @@ impl TelephonyBridge {
             edge.close().await;
         }
     }
-}
-
-/// The configured providers.
-fn providers(voice: &Voice, trust: &Trust) -> Providers {
-    let mut providers: Providers = BTreeMap::new();
-    providers.insert(VoiceProvider::Scripted, Arc::new(Scripted));
-    if let Some(gemini) = &voice.gemini {
-        let gemini = GeminiProvider::new(gemini.clone(), trust.clone(), voice.barge_in);
-        providers.insert(VoiceProvider::Gemini, Arc::new(gemini));
-    }
-    if let Some(openai) = &voice.openai {
-        let openai = OpenAiProvider::new(openai.clone(), trust.clone(), voice.barge_in);
-        providers.insert(VoiceProvider::Openai, Arc::new(openai));
-    }
-    providers
 }
 
 /// The calls of a bridge, one task each, and how they end when the bridge stops.

@@ -23,6 +23,7 @@ pub struct BridgeSettings {
 pub const PROVIDERS: &[VoiceProvider] = &[
     VoiceProvider::Gemini,
     VoiceProvider::Openai,
+    VoiceProvider::Pipeline,
     VoiceProvider::Scripted,
 ];
 
@@ -35,6 +36,7 @@ pub struct Voice {
     pub fallback: Vec<VoiceProvider>,
     pub gemini: Option<GeminiSettings>,
     pub openai: Option<OpenAiSettings>,
+    pub pipeline: Option<PipelineSettings>,
     /// Callers may interrupt the agent, unless the agent's own settings say otherwise.
     pub barge_in: bool,
 }
@@ -47,6 +49,7 @@ impl Default for Voice {
             fallback: Vec::new(),
             gemini: None,
             openai: None,
+            pipeline: None,
             barge_in: true,
         }
     }
@@ -58,7 +61,7 @@ impl Voice {
         match provider {
             VoiceProvider::Gemini => self.gemini.is_some(),
             VoiceProvider::Openai => self.openai.is_some(),
-            VoiceProvider::Pipeline => false,
+            VoiceProvider::Pipeline => self.pipeline.is_some(),
             VoiceProvider::Scripted => true,
         }
     }
@@ -77,7 +80,8 @@ impl Voice {
         let prices = match provider {
             VoiceProvider::Gemini => self.gemini.as_ref()?.prices,
             VoiceProvider::Openai => self.openai.as_ref()?.prices,
-            VoiceProvider::Pipeline | VoiceProvider::Scripted => return None,
+            VoiceProvider::Pipeline => self.pipeline.as_ref()?.prices,
+            VoiceProvider::Scripted => return None,
         };
         (!prices.are_none()).then_some(prices)
     }
@@ -168,6 +172,44 @@ impl std::fmt::Debug for OpenAiSettings {
             .field("model", &self.model)
             .field("turn_detection", &self.turn_detection)
             .field("prices", &self.prices)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Speech-to-text, a language model and text-to-speech behind OpenAI-compatible endpoints.
+#[derive(Debug, Clone)]
+pub struct PipelineSettings {
+    pub stt: EndpointSettings,
+    pub llm: EndpointSettings,
+    pub tts: EndpointSettings,
+    /// The voice of agents that name none; empty for the server's usual one.
+    pub voice: String,
+    pub prices: Prices,
+}
+
+/// One endpoint of a pipeline.
+#[derive(Clone)]
+pub struct EndpointSettings {
+    /// `http://` or `https://`: the server, or with `/v1`, or the whole address.
+    pub url: String,
+    /// Empty if the server needs none.
+    pub api_key: String,
+    /// Empty if the server has only one.
+    pub model: String,
+}
+
+impl EndpointSettings {
+    /// The URL needs a key, and none is set.
+    pub fn lacks_key(&self) -> bool {
+        self.api_key.is_empty() && wants_openai_key(&self.url)
+    }
+}
+
+impl std::fmt::Debug for EndpointSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndpointSettings")
+            .field("url", &self.url)
+            .field("model", &self.model)
             .finish_non_exhaustive()
     }
 }

@@ -341,6 +341,7 @@ async fn a_voice_and_a_conversation_have_limits(#[values(Sqlite)] store: StoreKi
         json!([
             ["gemini", false, false],
             ["openai", false, false],
+            ["pipeline", false, false],
             ["scripted", true, true]
         ])
     );

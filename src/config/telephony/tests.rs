@@ -223,6 +223,65 @@ fn prices_may_have_decimals() {
 }
 
 #[test]
+fn a_pipeline_is_whole_or_none() {
+    let endpoint = |part: &str, url: &str, key: &str| {
+        format!("[telephony.pipeline.{part}]\nurl = \"{url}\"\napi_key = \"{key}\"\n")
+    };
+    let own = "http://127.0.0.1:8080";
+    let enabled = "[telephony]\nenabled = true\n".to_owned();
+    let whole = enabled.clone()
+        + &endpoint("stt", own, "")
+        + &endpoint("llm", "https://api.openai.com/v1", "s-secret")
+        + &endpoint("tts", own, "")
+        + "voice = \"siti\"\n[telephony.pipeline.idr_per_million]\nseconds = 1.5\ncharacters = 2\n";
+    let named = ("DIKALA_TELEPHONY__VOICE__PROVIDER", "pipeline");
+    let (layers, settings) = read(&whole, &[named]).expect("it is right");
+    let voice = settings.bridge_keys().voice;
+    let pipeline = voice.pipeline.as_ref().expect("it is configured");
+    assert_eq!(
+        (&*pipeline.voice, &*pipeline.llm.api_key),
+        ("siti", "s-secret")
+    );
+    let expected = Prices {
+        seconds: 1_500,
+        characters: 2_000,
+        ..Prices::default()
+    };
+    assert_eq!(voice.prices(VoiceProvider::Pipeline), Some(expected));
+    let mut shown: Vec<String> = layers.entries().map(|entry| entry.shown()).collect();
+    shown.push(format!("{voice:?}"));
+    assert!(shown.iter().all(|it| !it.contains("s-secret")));
+    let (_, settings) = read(&enabled, &[]).expect("it is right");
+    assert!(settings.bridge_keys().voice.pipeline.is_none());
+
+    for (toml, variables, expected) in [
+        (
+            enabled.clone(),
+            &[named][..],
+            "telephony.pipeline.stt.url is not set",
+        ),
+        (
+            enabled.clone() + &endpoint("llm", own, ""),
+            &[],
+            "telephony.pipeline.stt.url is not set",
+        ),
+        (
+            whole.replace("s-secret", ""),
+            &[],
+            "telephony.pipeline.llm.api_key is not set",
+        ),
+        (
+            whole.replace(own, "ws://127.0.0.1"),
+            &[],
+            "begins with https:// or http://",
+        ),
+    ] {
+        let faults = read(&toml, variables).expect_err(expected).to_string();
+        assert!(faults.contains(expected), "{faults}");
+    }
+}
+
+#[test]
 fn the_public_address_is_given_without_brackets() {
     for (written, given) in [
         ("[2001:db8::1]", "2001:db8::1"),
@@ -296,7 +355,7 @@ fn what_is_wrong_is_said() {
         ),
         (
             "[telephony.voice]\nprovider = \"parrot\"\n".to_owned(),
-            "one of gemini, openai, scripted",
+            "one of gemini, openai, pipeline, scripted",
         ),
         (
             "[telephony.gemini]\nurl = \"https://x\"\n".to_owned(),

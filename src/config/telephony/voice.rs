@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use dikala_entities::VoiceProvider;
 use dikala_telephony::settings::{
-    GeminiSettings, OpenAiSettings, PROVIDERS, Prices, TurnDetection, Voice,
+    EndpointSettings, GeminiSettings, OpenAiSettings, PROVIDERS, PipelineSettings, Prices,
+    TurnDetection, Voice,
 };
 use serde::Deserialize;
 use url::Url;
@@ -55,6 +56,43 @@ impl std::fmt::Debug for OpenAiKeys {
     }
 }
 
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PipelineKeys {
+    #[serde(default)]
+    stt: EndpointKeys,
+    #[serde(default)]
+    llm: EndpointKeys,
+    #[serde(default)]
+    tts: EndpointKeys,
+    idr_per_million: PipelinePrices,
+}
+
+/// Empty values count as absent.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+struct EndpointKeys {
+    url: String,
+    api_key: String,
+    model: String,
+    /// Of the speech alone.
+    voice: String,
+}
+
+impl std::fmt::Debug for EndpointKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EndpointKeys(…)")
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct PipelinePrices {
+    seconds: Price,
+    text_in: Price,
+    cached_in: Price,
+    text_out: Price,
+    characters: Price,
+}
+
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct TokenPrices {
     text_in: Price,
@@ -99,7 +137,12 @@ impl VoiceKeys {
     }
 
     /// The settings of all providers; checked before.
-    pub(super) fn settings(&self, gemini: &GeminiKeys, openai: &OpenAiKeys) -> Voice {
+    pub(super) fn settings(
+        &self,
+        gemini: &GeminiKeys,
+        openai: &OpenAiKeys,
+        pipeline: &PipelineKeys,
+    ) -> Voice {
         Voice {
             provider: known(&self.provider).unwrap_or(VoiceProvider::Scripted),
             fallback: self
@@ -109,6 +152,7 @@ impl VoiceKeys {
                 .collect(),
             gemini: Some(gemini.settings()).filter(|gemini| !gemini.lacks_key()),
             openai: Some(openai.settings()).filter(|openai| !openai.lacks_key()),
+            pipeline: pipeline.settings(),
             barge_in: self.barge_in,
         }
     }
@@ -144,6 +188,39 @@ impl OpenAiKeys {
                 ..tokens.into()
             },
         }
+    }
+}
+
+impl EndpointKeys {
+    /// `None` if it has no address, or lacks a key.
+    fn settings(&self) -> Option<EndpointSettings> {
+        let settings = EndpointSettings {
+            url: self.url.clone(),
+            api_key: self.api_key.clone(),
+            model: self.model.clone(),
+        };
+        (!settings.url.is_empty() && !settings.lacks_key()).then_some(settings)
+    }
+}
+
+impl PipelineKeys {
+    /// `None` unless all three endpoints are configured.
+    fn settings(&self) -> Option<PipelineSettings> {
+        let prices = self.idr_per_million;
+        Some(PipelineSettings {
+            stt: self.stt.settings()?,
+            llm: self.llm.settings()?,
+            tts: self.tts.settings()?,
+            voice: self.tts.voice.clone(),
+            prices: Prices {
+                seconds: prices.seconds.0,
+                text_in: prices.text_in.0,
+                cached_in: prices.cached_in.0,
+                text_out: prices.text_out.0,
+                characters: prices.characters.0,
+                ..Prices::default()
+            },
+        })
     }
 }
 
@@ -183,15 +260,29 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
             .then(|| "it must be server, semantic or own".to_owned()),
         "telephony.gemini.url" | "telephony.openai.url" => (!is_websocket(text))
             .then(|| "it must be an address that begins with wss:// or ws://".to_owned()),
-        "telephony.gemini.api_key" | "telephony.openai.api_key" => {
-            (!text.bytes().all(|b| b.is_ascii_graphic()))
-                .then(|| "it must be made of visible ASCII characters".to_owned())
-        }
+        "telephony.pipeline.stt.url"
+        | "telephony.pipeline.llm.url"
+        | "telephony.pipeline.tts.url" => (!text.is_empty() && !is_http(text))
+            .then(|| "it must be an address that begins with https:// or http://".to_owned()),
+        "telephony.gemini.api_key"
+        | "telephony.openai.api_key"
+        | "telephony.pipeline.stt.api_key"
+        | "telephony.pipeline.llm.api_key"
+        | "telephony.pipeline.tts.api_key" => (!text.bytes().all(|b| b.is_ascii_graphic()))
+            .then(|| "it must be made of visible ASCII characters".to_owned()),
         _ => None,
     }
 }
 
 fn is_websocket(text: &str) -> bool {
+    has_scheme(text, ["ws", "wss"])
+}
+
+fn is_http(text: &str) -> bool {
+    has_scheme(text, ["http", "https"])
+}
+
+fn has_scheme(text: &str, schemes: [&str; 2]) -> bool {
     let url = Url::parse(text).ok();
-    url.is_some_and(|url| matches!(url.scheme(), "ws" | "wss") && url.has_host())
+    url.is_some_and(|url| schemes.contains(&url.scheme()) && url.has_host())
 }

@@ -1,0 +1,202 @@
+//! The caller's turn: its audio is written down in pieces, and it is over after a pause.
+//!
+//! A pause of 500 ms ends a piece, which is transcribed at once. If its text is a whole sentence, the turn is over with it; if not,
+//! the caller has until 900 ms to go on. All pieces of a turn are joined.
+
+use std::{collections::VecDeque, time::Duration};
+
+use dikala_sip::leg::{CALLER_RATE, VOICE_HANG_OVER_MS};
+
+use super::{PipelineMachine, PipelineRequest, VoiceEvent, requests::Stage};
+use crate::voice::{Usage, common::OwnTurns, pipeline::transcripts};
+
+/// The pause after a piece, and the pause after half a sentence. The end of the caller's voice is told after
+/// [`VOICE_HANG_OVER_MS`] of silence.
+const PIECE_AFTER: Duration = Duration::from_millis(500 - VOICE_HANG_OVER_MS);
+const OVER_AFTER: Duration = Duration::from_millis(900 - VOICE_HANG_OVER_MS);
+/// A voice of less than 300 ms does not interrupt. It is noticed after up to 96 ms, and its end after [`VOICE_HANG_OVER_MS`].
+const INTERRUPTS_AFTER: Duration = Duration::from_millis(200 + VOICE_HANG_OVER_MS);
+/// A caller who seems to speak for longer delays no answer: it may be a noise.
+const SPEAKS_MOST: Duration = Duration::from_secs(15);
+/// The longest piece: 30 s.
+const PIECE_MOST: usize = CALLER_RATE as usize * 30;
+/// Pieces that wait to be transcribed; beyond this the oldest is dropped.
+const PIECES_MOST: usize = 3;
+/// The longest turn, in bytes.
+const TURN_MOST: usize = 8_000;
+/// For an agent that a noise has stopped.
+const NOISE: &str =
+    "A noise has interrupted you, and the caller said nothing. Go on where you stopped.";
+
+#[derive(Debug, Default)]
+pub(super) struct HeardTurn {
+    voice: OwnTurns,
+    is_speaking: bool,
+    /// When the voice began or ended.
+    changed: Duration,
+    /// Audio since the last piece.
+    audio: Vec<i16>,
+    pieces: VecDeque<Vec<i16>>,
+    transcribing: Option<(u32, Vec<i16>)>,
+    /// The words so far.
+    text: String,
+    is_complete: bool,
+    /// The caller speaks into the agent's speech, and interrupts it at this time.
+    interrupts_at: Option<Duration>,
+    /// The answer that this turn has stopped.
+    stopped: Option<StoppedAnswer>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StoppedAnswer {
+    Unheard,
+    HeardInPart,
+}
+
+impl HeardTurn {
+    /// Adds 20 to 40 ms of the caller.
+    pub(super) fn hear(&mut self, samples: &[i16]) {
+        self.audio.extend(self.voice.hear(samples));
+        if self.audio.len() >= PIECE_MOST {
+            self.end_piece();
+        }
+    }
+
+    fn end_piece(&mut self) {
+        if self.pieces.len() == PIECES_MOST {
+            self.pieces.pop_front();
+        }
+        self.pieces.push_back(std::mem::take(&mut self.audio));
+    }
+
+    /// The caller has not finished, as far as is known.
+    pub(super) fn is_open(&self, now: Duration) -> bool {
+        match self.is_speaking {
+            true => now < self.changed + SPEAKS_MOST,
+            false => !self.audio.is_empty() || self.has_unheard() || !self.text.is_empty(),
+        }
+    }
+
+    /// Some of the audio is not written down yet.
+    fn has_unheard(&self) -> bool {
+        !self.pieces.is_empty() || self.transcribing.is_some()
+    }
+
+    /// When the turn is over, if all of it is written down.
+    fn over_at(&self) -> Option<Duration> {
+        let is_waiting = !self.text.is_empty() || self.stopped.is_some();
+        let is_heard = !self.is_speaking && self.audio.is_empty() && !self.has_unheard();
+        let pause = match self.is_complete || self.text.is_empty() {
+            true => PIECE_AFTER,
+            false => OVER_AFTER,
+        };
+        (is_waiting && is_heard).then_some(self.changed + pause)
+    }
+
+    pub(super) fn due(&self) -> Option<Duration> {
+        let piece =
+            (!self.is_speaking && !self.audio.is_empty()).then_some(self.changed + PIECE_AFTER);
+        let noise = self.is_speaking.then_some(self.changed + SPEAKS_MOST);
+        let all = [self.interrupts_at, self.over_at(), piece, noise];
+        all.into_iter().flatten().min()
+    }
+
+    /// The piece is tried once more.
+    pub(super) fn transcription_failed(&mut self) {
+        if let Some((_, piece)) = self.transcribing.take() {
+            self.pieces.push_front(piece);
+        }
+    }
+}
+
+impl PipelineMachine {
+    /// The caller's voice begins or ends.
+    pub(super) fn activity(&mut self, speaks: bool) {
+        if !self.turn.voice.speaks(speaks) {
+            return;
+        }
+        let lasted = self.now - std::mem::replace(&mut self.turn.changed, self.now);
+        self.turn.is_speaking = speaks;
+        if !speaks {
+            if self.turn.interrupts_at.take().is_some() {
+                // Too short to interrupt. The call has paused the agent meanwhile.
+                self.turn.audio.clear();
+                self.speech.was_paused(lasted);
+            }
+            return;
+        }
+        if !self.is_interruptible {
+            return;
+        }
+        if self.is_heard() {
+            self.turn.interrupts_at = Some(self.now + INTERRUPTS_AFTER);
+        } else if self.is_answering() {
+            self.stop_answer();
+            self.turn.stopped = Some(StoppedAnswer::Unheard);
+        }
+    }
+
+    /// The agent is in the middle of speech.
+    fn is_heard(&self) -> bool {
+        self.speech.is_playing(self.now) || self.is_answering() && self.speech.has_begun()
+    }
+
+    /// Takes the steps of the caller's turn that are due.
+    pub(super) fn end_turn(&mut self) {
+        let is_due = |at: &mut Duration| *at <= self.now;
+        if self.turn.interrupts_at.take_if(is_due).is_some() && self.is_heard() {
+            self.interrupt();
+            self.turn.stopped = Some(StoppedAnswer::HeardInPart);
+        }
+        let turn = &mut self.turn;
+        if !turn.is_speaking && !turn.audio.is_empty() && turn.changed + PIECE_AFTER <= self.now {
+            turn.end_piece();
+        }
+        if turn.transcribing.is_none()
+            && self.requests.may_start(self.now)
+            && let Some(piece) = turn.pieces.pop_front()
+        {
+            let request = PipelineRequest::Transcribe(piece.clone());
+            let connection = self.start(Stage::Hearing, request);
+            self.turn.transcribing = Some((connection, piece));
+        }
+        let over_at = self.turn.over_at();
+        // An agent that is not to be interrupted finishes first.
+        if over_at.is_none_or(|at| at > self.now) || self.is_answering() {
+            return;
+        }
+        let words = std::mem::take(&mut self.turn.text);
+        match self.turn.stopped.take() {
+            _ if !words.is_empty() => {
+                self.history.caller(&words);
+                self.answer.want();
+            }
+            Some(StoppedAnswer::HeardInPart) => self.note(NOISE),
+            Some(StoppedAnswer::Unheard) => self.answer.want(),
+            None => {}
+        }
+    }
+
+    pub(super) fn transcribed(&mut self, connection: u32, text: &str) {
+        self.brought(connection);
+        let is_it = |it: &mut (u32, Vec<i16>)| it.0 == connection;
+        let Some((_, piece)) = self.turn.transcribing.take_if(is_it) else {
+            return;
+        };
+        self.tell(VoiceEvent::Usage(Usage {
+            milliseconds: piece.len() as u64 * 1_000 / u64::from(CALLER_RATE),
+            ..Usage::default()
+        }));
+        let Some(words) = transcripts::words(text) else {
+            return;
+        };
+        self.turn.is_complete = transcripts::is_complete(&words);
+        if self.turn.text.len() + words.len() <= TURN_MOST {
+            if !self.turn.text.is_empty() {
+                self.turn.text.push(' ');
+            }
+            self.turn.text.push_str(&words);
+        }
+        self.tell(VoiceEvent::CallerSaid(format!("{words} ")));
+    }
+}

@@ -1,0 +1,292 @@
+//! Deadlines and failures.
+
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::*;
+
+fn status(words: &str) -> CloseReason {
+    CloseReason {
+        refused: true,
+        words: words.to_owned(),
+        ..CloseReason::default()
+    }
+}
+
+/// A story in which a request of this kind is open and has brought nothing.
+fn waiting(stage: &str) -> Story {
+    let mut story = Story::greeted();
+    story.caller_speaks(1_000);
+    story.pass(100);
+    if stage != "stt" {
+        story.writes_down("Where is my order?");
+    }
+    if stage == "tts" {
+        story.answers("It comes soon.");
+    }
+    assert_eq!(story.open.len(), 1, "{:?}", story.open);
+    story
+}
+
+#[rstest]
+#[case::text("stt", 10_000, "no text came within 10 s")]
+#[case::first_token("llm", 5_000, "no answer began within 5 s")]
+#[case::first_sound("tts", 5_000, "no sound came within 5 s")]
+fn each_deadline_is_met_twice(#[case] stage: &str, #[case] limit: u64, #[case] words: &str) {
+    let mut story = waiting(stage);
+    story.pass(limit - 1);
+    assert_eq!(story.count(&VoiceEvent::Away), 0);
+    let made = story.made.len();
+    story.pass(1);
+    assert_eq!(story.told.last(), Some(&VoiceEvent::Away));
+    assert!(story.open.is_empty());
+    story.pass(200);
+    assert_eq!(story.made.len(), made + 1, "it is tried once more");
+    assert_eq!(story.made[made], story.made[made - 1]);
+    story.pass(limit);
+    let lost = story.lost().unwrap();
+    assert!(
+        lost.contains(&format!("telephony.pipeline.{stage}")) && lost.contains(words),
+        "{lost}"
+    );
+    assert!(story.open.is_empty());
+}
+
+#[test]
+fn a_second_attempt_that_succeeds_is_reported() {
+    let mut story = waiting("tts");
+    story.fails(status("it answers with status 500"));
+    assert_eq!(story.told.last(), Some(&VoiceEvent::Away));
+    story.pass(200);
+    story.speaks(500);
+    assert_eq!(story.count(&VoiceEvent::Reconnected), 1);
+    assert_eq!(story.milliseconds(), 500);
+    // The next failure is the first again.
+    story.caller_says("Halo.");
+    story.answers("Halo.");
+    story.fails(status("it answers with status 500"));
+    assert_eq!(story.lost(), None);
+}
+
+#[test]
+fn no_deadline_counts_while_the_call_has_enough_to_play() {
+    let mut story = Story::greeted();
+    story.caller_says("Where is my order?");
+    story.writes("It comes soon. By motorcycle. And");
+    story.is_blocked = true;
+    story.sounds(500);
+    story.pass(60_000);
+    assert_eq!(story.open.len(), 3);
+    story.is_blocked = false;
+    story.give(SessionInput::Drained);
+    story.pass(4_999);
+    assert_eq!(story.count(&VoiceEvent::Away), 0);
+    story.pass(1);
+    assert_eq!(story.count(&VoiceEvent::Away), 1);
+}
+
+#[rstest]
+#[case(CloseReason { is_final: true, ..status("it answers with status 401") })]
+#[case(status("it answers with status 429 and the error insufficient_quota"))]
+#[case(status("it answers with status 400 and the error model_not_found"))]
+#[case(CloseReason { retry_after: Some(Duration::from_secs(60)), ..CloseReason::gone("it answers with status 429") })]
+fn what_stays_is_not_tried_again(#[case] why: CloseReason) {
+    for stage in ["stt", "llm", "tts"] {
+        let mut story = waiting(stage);
+        let made = story.made.len();
+        story.fails(why.clone());
+        assert!(story.lost().unwrap().contains(stage));
+        story.pass(60_000);
+        assert_eq!(story.made.len(), made);
+    }
+}
+
+#[test]
+fn a_server_that_names_a_time_gets_it() {
+    let mut story = waiting("llm");
+    let made = story.made.len();
+    story.fails(CloseReason {
+        retry_after: Some(Duration::from_secs(3)),
+        ..CloseReason::gone("it answers with status 429")
+    });
+    story.pass(2_999);
+    assert_eq!(story.made.len(), made);
+    story.pass(1);
+    assert_eq!(story.made.len(), made + 1);
+}
+
+#[test]
+fn a_server_that_tells_no_usage_is_asked_without() {
+    let mut story = waiting("llm");
+    story.fails(status("it answers with status 400"));
+    assert!(matches!(
+        story.made.last(),
+        Some(PipelineRequest::Chat { is_plain: true, .. })
+    ));
+    assert_eq!(
+        story.told.last(),
+        Some(&VoiceEvent::CallerSaid("Where is my order? ".to_owned()))
+    );
+    story.answers("Soon.");
+    story.speaks(500);
+    story.caller_says("When?");
+    assert!(matches!(
+        story.made.last(),
+        Some(PipelineRequest::Chat { is_plain: true, .. })
+    ));
+    // A refusal that has other reasons.
+    for _ in 0..2 {
+        story.fails(status("it answers with status 400"));
+        story.pass(200);
+    }
+    assert!(story.lost().is_some());
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_gone_on_with() {
+    let mut story = waiting("llm");
+    story.writes("It comes soon. By motor");
+    story.fails(CloseReason::gone("its stream broke off"));
+    assert!(story.told.contains(&VoiceEvent::Away));
+    story.speaks(500);
+    story.pass(200);
+    story.speaks(500);
+    let messages = story.messages();
+    assert_eq!(messages[4], "assistant: It comes soon. By motor");
+    assert!(messages[5].contains("go on where"), "{messages:?}");
+    story.writes("Soon.");
+    story.fails(CloseReason::gone("its stream broke off"));
+    assert!(story.lost().is_some(), "twice is enough");
+}
+
+#[test]
+fn an_answer_that_stalls_is_broken_off() {
+    let mut story = waiting("llm");
+    story.writes("It comes");
+    story.pass(4_000);
+    story.writes("");
+    story.pass(1_000);
+    assert_eq!(
+        story.count(&VoiceEvent::Away),
+        1,
+        "empty pieces are no answer"
+    );
+}
+
+#[test]
+fn a_clause_that_breaks_off_is_not_said_twice() {
+    let mut story = waiting("tts");
+    story.sounds(500);
+    story.fails(CloseReason::gone("the connection broke"));
+    story.pass(1_000);
+    assert!(story.open.is_empty());
+    assert_eq!(story.said(), "It comes soon. ");
+    assert_eq!(story.told.last(), Some(&VoiceEvent::TurnOver));
+}
+
+#[test]
+fn speech_without_sound_is_a_failure() {
+    let mut story = waiting("tts");
+    let connection = story.open[0].0;
+    story.reply(connection, PipelineReply::Done);
+    assert_eq!(story.told.last(), Some(&VoiceEvent::Away));
+}
+
+#[test]
+fn what_has_no_end_is_cut() {
+    let mut story = waiting("tts");
+    for _ in 0..700 {
+        if !story.open.is_empty() {
+            story.sounds(100);
+        }
+    }
+    assert_eq!(story.milliseconds(), 60_000);
+    assert_eq!(story.told.last(), Some(&VoiceEvent::TurnOver));
+
+    let mut story = waiting("llm");
+    for _ in 0..10_000 {
+        if story.is_thinking() {
+            story.writes("more and more ");
+        }
+    }
+    assert!(!story.is_thinking());
+    while !story.clauses().is_empty() {
+        story.speaks(10);
+    }
+    let said = story.said().len();
+    assert!((3_900..4_100).contains(&said), "{said}");
+}
+
+#[test]
+fn a_model_that_calls_functions_without_a_pause_is_lost() {
+    let mut story = waiting("llm");
+    for number in 1..100 {
+        if story.lost().is_some() {
+            return;
+        }
+        story.calls(&[("check_order", "{}")]);
+        story.outcome(&format!("call-{number}"));
+    }
+    panic!("it goes on");
+}
+
+fn inputs() -> impl Strategy<Value = SessionInput<PipelineReply>> {
+    let spoken = prop_oneof![
+        Just(VoiceInput::Greet),
+        Just(VoiceInput::Audio(vec![1; 640])),
+        any::<bool>().prop_map(|speaks| VoiceInput::Activity { speaks }),
+        Just(VoiceInput::Text("psst".to_owned())),
+        Just(VoiceInput::AnswerNow("now".to_owned())),
+        any::<u64>().prop_map(|played_ms| VoiceInput::Interrupted { played_ms }),
+        (1..5_u32).prop_map(|id| VoiceInput::ToolOutcome {
+            id: format!("call-{id}"),
+            outcome: ToolOutcome::success(json!({}))
+        }),
+    ];
+    let delta =
+        ("[a-c. ]{0,9}", any::<bool>(), any::<bool>()).prop_map(|(content, calls, is_last)| {
+            let mut call = CallDelta::default();
+            call.function.name = "check_order".to_owned();
+            ChatDelta {
+                content,
+                calls: if calls { vec![call] } else { vec![] },
+                is_last,
+                usage: None,
+            }
+        });
+    let reply = prop_oneof![
+        "[a-c. ]{0,9}".prop_map(PipelineReply::Transcript),
+        delta.prop_map(PipelineReply::Chat),
+        (0..9_000_usize).prop_map(|samples| PipelineReply::Audio(vec![1; samples])),
+        Just(PipelineReply::Done),
+    ];
+    prop_oneof![
+        4 => spoken.prop_map(SessionInput::Spoken),
+        4 => (0..12_u32, reply).prop_map(|(connection, reply)| SessionInput::Message {
+            connection,
+            message: Box::new(reply)
+        }),
+        1 => (0..12_u32, any::<bool>()).prop_map(|(connection, refused)| SessionInput::Closed {
+            connection,
+            why: CloseReason { refused, ..CloseReason::gone("gone") }
+        }),
+        1 => Just(SessionInput::Drained),
+        1 => Just(SessionInput::Spoken(VoiceInput::Summarise)),
+        2 => Just(SessionInput::Time),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_it_stays_bounded(inputs in prop::collection::vec((inputs(), 0..900_u64), 1..120)) {
+        let mut story = Story::with(true, &[]);
+        for (input, later) in inputs {
+            let was_over = story.machine.is_over();
+            let told = story.told.len();
+            story.give(input);
+            prop_assert!(!was_over || story.told.len() == told, "nothing follows the end");
+            prop_assert!(story.open.len() <= 4, "{:?}", story.open);
+            story.pass(later);
+        }
+    }
+}

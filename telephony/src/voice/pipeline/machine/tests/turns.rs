@@ -1,0 +1,249 @@
+//! The caller's turns and interruptions.
+
+use super::*;
+
+/// Milliseconds of the last audio that is to be written down.
+fn transcribed_ms(story: &Story) -> usize {
+    let mut made = story.made.iter().rev();
+    let last = made.find_map(|request| match request {
+        PipelineRequest::Transcribe(samples) => Some(samples.len() / 16),
+        _ => None,
+    });
+    last.unwrap()
+}
+
+#[test]
+fn a_whole_sentence_is_answered_after_half_a_second() {
+    let mut story = Story::greeted();
+    story.audio(1_000);
+    story.caller_speaks(1_000);
+    story.pass(99);
+    assert!(!story.is_hearing());
+    story.pass(1);
+    assert!(story.is_hearing());
+    // The beginning from before it was noticed, and the pause.
+    assert_eq!(transcribed_ms(&story), 300 + 1_400);
+    story.writes_down(" Where is my order? ");
+    assert_eq!(story.asked(), "user: Where is my order?");
+    assert_eq!(
+        story.told,
+        [VoiceEvent::CallerSaid("Where is my order? ".to_owned())]
+    );
+    assert!(story.messages()[0].contains("Kopi Senja") && story.messages()[0].contains("noon"));
+}
+
+#[test]
+fn half_a_sentence_gets_900_ms_and_is_joined_to_its_rest() {
+    let mut story = Story::greeted();
+    story.caller_says("I would like");
+    story.pass(399);
+    assert!(!story.is_thinking());
+    story.caller_says("a coffee.");
+    assert_eq!(story.asked(), "user: I would like a coffee.");
+
+    let mut story = Story::greeted();
+    story.caller_says("I would like");
+    story.pass(400);
+    assert_eq!(story.asked(), "user: I would like");
+}
+
+#[test]
+fn a_text_that_comes_late_is_answered_at_once() {
+    let mut story = Story::greeted();
+    story.caller_speaks(1_000);
+    story.pass(3_000);
+    story.writes_down("I would like");
+    assert!(story.is_thinking());
+}
+
+#[test]
+fn a_caller_who_goes_on_while_it_is_written_down_is_not_answered_yet() {
+    let mut story = Story::greeted();
+    story.caller_speaks(1_000);
+    story.pass(100);
+    story.activity(true);
+    story.writes_down("I would like.");
+    story.pass(2_000);
+    assert!(!story.is_thinking());
+    story.audio(400);
+    story.activity(false);
+    story.pass(100);
+    story.writes_down("A coffee.");
+    assert_eq!(story.asked(), "user: I would like. A coffee.");
+}
+
+#[test]
+fn a_caller_who_goes_on_before_the_answer_is_heard_has_one_turn() {
+    let mut story = Story::greeted();
+    story.caller_says("I would like.");
+    story.writes("With pleasure! Which");
+    assert_eq!(story.clauses(), ["With pleasure!"]);
+    story.activity(true);
+    assert!(story.open.is_empty(), "all requests are cancelled");
+    story.audio(400);
+    story.activity(false);
+    story.pass(100);
+    story.writes_down("A coffee.");
+    assert_eq!(story.asked(), "user: I would like. A coffee.");
+    assert_eq!(
+        story.count(&VoiceEvent::Interrupted),
+        0,
+        "nothing was heard"
+    );
+}
+
+#[test]
+fn a_noise_while_the_model_thinks_costs_no_answer() {
+    let mut story = Story::greeted();
+    story.caller_says("Where is my order?");
+    story.activity(true);
+    assert!(!story.is_thinking());
+    story.audio(500);
+    story.activity(false);
+    story.pass(100);
+    story.writes_down("[NOISE]");
+    assert_eq!(story.asked(), "user: Where is my order?");
+    assert!(story.is_thinking());
+}
+
+#[test]
+fn an_interruption_ends_everything_and_only_what_was_heard_stays() {
+    let mut story = Story::greeted();
+    story.caller_says("Where is my order?");
+    story.writes("It comes in twenty minutes. By motorcycle. And");
+    story.speaks(2_000);
+    story.told.clear();
+    story.activity(true);
+    story.audio(580);
+    assert_eq!(story.count(&VoiceEvent::Interrupted), 0);
+    story.audio(20);
+    assert_eq!(story.told, [VoiceEvent::Interrupted, VoiceEvent::TurnOver]);
+    assert!(story.open.is_empty(), "all requests are cancelled");
+    // The greeting had 1,000 ms.
+    story.say(VoiceInput::Interrupted { played_ms: 2_000 });
+    story.audio(400);
+    story.activity(false);
+    story.pass(100);
+    story.writes_down("Stop!");
+    let messages = story.messages();
+    assert_eq!(
+        messages[2..],
+        [
+            "assistant: Kopi Senja, selamat pagi!",
+            "user: Where is my order?",
+            "assistant: It comes in t",
+            "user: Stop!"
+        ]
+    );
+}
+
+/// The length of a clause that is still being made is estimated, so that no word is kept that was not heard.
+#[test]
+fn an_interruption_within_a_clause_keeps_its_share() {
+    let mut story = Story::greeted();
+    story.caller_says("Where is my order?");
+    story.writes(
+        "Your order with the number four hundred and twenty seven comes in twenty minutes. ",
+    );
+    story.sounds(1_000);
+    story.caller_speaks(700);
+    story.say(VoiceInput::Interrupted { played_ms: 2_000 });
+    story.pass(100);
+    story.writes_down("Stop!");
+    assert_eq!(story.messages()[4], "assistant: Your order wit");
+}
+
+#[test]
+fn a_short_voice_does_not_interrupt() {
+    let mut story = Story::greeted();
+    story.caller_says("Where is my order?");
+    story.answers("It comes in twenty minutes.");
+    story.speaks(2_000);
+    story.told.clear();
+    story.activity(true);
+    story.audio(580);
+    story.activity(false);
+    story.pass(3_000);
+    assert_eq!(story.told, []);
+    assert!(story.open.is_empty(), "it is not written down either");
+}
+
+#[test]
+fn a_short_voice_is_an_answer_when_nobody_else_speaks() {
+    let mut story = Story::greeted();
+    story.caller_speaks(100);
+    story.pass(100);
+    story.writes_down("Ya.");
+    assert_eq!(story.asked(), "user: Ya.");
+}
+
+#[test]
+fn an_agent_that_a_noise_has_stopped_goes_on() {
+    let mut story = Story::greeted();
+    story.caller_says("Where is my order?");
+    story.answers("It comes in twenty minutes.");
+    story.speaks(2_000);
+    story.caller_speaks(700);
+    story.pass(100);
+    story.writes_down("");
+    assert!(story.asked().contains("Go on where you stopped"));
+}
+
+#[rstest::rstest]
+#[case("")]
+#[case("[BLANK_AUDIO]")]
+#[case("Terima kasih telah menonton!")]
+fn nothing_is_asked_about_nothing(#[case] text: &str) {
+    let mut story = Story::greeted();
+    story.caller_says(text);
+    story.pass(5_000);
+    assert!(!story.is_thinking());
+    assert_eq!(story.told, []);
+    // The call notices that the caller waits.
+    story.say(VoiceInput::AnswerNow("Answer now.".to_owned()));
+    assert_eq!(story.asked(), "user: [Answer now.]");
+    story.say(VoiceInput::AnswerNow("Answer now.".to_owned()));
+    story.answers("Halo?");
+    story.speaks(500);
+    assert!(!story.is_thinking(), "an answer was under way");
+}
+
+#[test]
+fn an_agent_that_is_not_to_be_interrupted_answers_afterwards() {
+    let mut story = Story::greeted_with(false);
+    story.caller_says("Where is my order?");
+    story.writes("It comes soon. ");
+    story.sounds(500);
+    story.caller_says("Hello?");
+    assert_eq!(story.count(&VoiceEvent::Interrupted), 0);
+    story.ends();
+    story.speaks(500);
+    assert_eq!(story.asked(), "user: Hello?");
+}
+
+#[test]
+fn a_long_speech_is_written_down_in_pieces() {
+    let mut story = Story::greeted();
+    story.activity(true);
+    story.audio(30_000);
+    assert!(story.is_hearing());
+    assert_eq!(transcribed_ms(&story), 30_000);
+    story.writes_down("A long story.");
+    story.audio(5_000);
+    assert!(!story.is_thinking());
+    story.activity(false);
+    story.pass(100);
+    story.writes_down("The end.");
+    assert_eq!(story.asked(), "user: A long story. The end.");
+}
+
+#[test]
+fn a_voice_without_end_delays_no_note() {
+    let mut story = Story::greeted();
+    story.activity(true);
+    story.audio(10_000);
+    story.say(VoiceInput::Text("Say goodbye.".to_owned()));
+    assert!(!story.is_thinking());
+    story.audio(5_000);
+    assert_eq!(story.asked(), "user: [Say goodbye.]");
+}

@@ -1,0 +1,282 @@
+//! The language model's answer: its text becomes clauses, its calls are carried out.
+
+use dikala_entities::foreign_json;
+use serde_json::{Value, json};
+
+use super::{
+    ChatDelta, PipelineMachine, PipelineRequest, VoiceEvent, history::ChatCall, requests::Stage,
+};
+use crate::voice::{
+    ToolOutcome, Usage,
+    common::{
+        AnswerTarget, BillDecision, RequestedCall, SessionEffect, SummaryRequest, ToolRequestFault,
+        words,
+    },
+    pipeline::wire::CallDelta,
+};
+
+/// The longest answer, in characters.
+const ANSWER_MOST: usize = 4_000;
+/// Calls of one answer, and the bytes of their names and arguments.
+const CALLS_MOST: usize = 16;
+const CALLS_BYTES_MOST: usize = 64 * 1024;
+/// Tools that end the conversation. They are called once all was said, so that they do not cut it off.
+const PARTING: [&str; 2] = ["end_call", "transfer_to_human"];
+/// There is one conversation, and no connection that its calls would depend on.
+const ONLY: u32 = 1;
+
+#[derive(Debug, Default)]
+pub(super) struct ChatAnswer {
+    /// The model has something to answer.
+    is_wanted: bool,
+    /// Outcomes of functions came, which the model has not answered.
+    has_outcomes: bool,
+    request: Option<u32>,
+    /// The calls so far, as they come in pieces.
+    calls: Vec<CallDelta>,
+    /// Complete calls that wait for the end of the speech.
+    parting: Vec<CallDelta>,
+    characters: usize,
+    /// Calls made so far.
+    made: u64,
+}
+
+impl ChatAnswer {
+    pub(super) fn want(&mut self) {
+        self.is_wanted = true;
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// Adds a piece of a call. Some servers number all calls alike, so a new id begins a new call.
+    fn add(&mut self, delta: CallDelta) {
+        let is_other = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a != b;
+        let is_same =
+            |call: &CallDelta| call.index == delta.index && !is_other(&call.id, &delta.id);
+        let same = self.calls.iter().rposition(is_same);
+        let bytes = |call: &CallDelta| call.function.name.len() + call.function.arguments.len();
+        match same {
+            Some(at) => {
+                let call = &mut self.calls[at];
+                if bytes(call) + bytes(&delta) <= CALLS_BYTES_MOST {
+                    call.function.name.push_str(&delta.function.name);
+                    call.function.arguments.push_str(&delta.function.arguments);
+                }
+            }
+            None if self.calls.len() < CALLS_MOST && bytes(&delta) <= CALLS_BYTES_MOST => {
+                self.calls.push(delta);
+            }
+            None => {}
+        }
+    }
+}
+
+impl PipelineMachine {
+    /// Asks the model, once there is something to answer and nobody speaks.
+    pub(super) fn think(&mut self) {
+        if self.is_answering() {
+            return;
+        }
+        for answer in self.tools.answers(ONLY) {
+            if let AnswerTarget::Here(Some(id)) = &answer.to {
+                self.history.outcome(id, answer.outcome);
+                // Nothing is to be said after the goodbye.
+                self.answer.has_outcomes |= answer.name != "end_call";
+            }
+        }
+        if self.answer.has_outcomes && !self.tools.open(ONLY) {
+            self.answer.has_outcomes = false;
+            self.answer.want();
+        }
+        let is_free = self.may_speak && !self.turn.is_open(self.now);
+        if self.answer.is_wanted && is_free && self.requests.may_start(self.now) {
+            self.ask();
+        }
+    }
+
+    pub(super) fn ask(&mut self) {
+        while let Some(note) = self.notes.pop() {
+            self.history.note(&note);
+        }
+        let mut messages = self.history.messages(&self.instruction);
+        let mut tools = Vec::new();
+        match self.summary {
+            Some(_) => messages.push(json!({"role": "user", "content": words::SUMMARISE})),
+            None => tools = self.tool_declarations(),
+        }
+        let request = PipelineRequest::Chat {
+            messages,
+            tools,
+            is_plain: self.requests.is_plain,
+        };
+        let connection = self.start(Stage::Thinking, request);
+        self.answer.is_wanted = false;
+        self.answer.request = Some(connection);
+        self.answer.calls.clear();
+        self.answer.characters = 0;
+    }
+
+    fn tool_declarations(&self) -> Vec<Value> {
+        let declared = words::declarations(&self.agent).into_iter();
+        let tool = declared.map(|it| {
+            let function = json!({"name": it.name, "description": it.description, "parameters": it.parameters});
+            json!({"type": "function", "function": function})
+        });
+        tool.collect()
+    }
+
+    /// A part of an answer.
+    pub(super) fn thought(&mut self, connection: u32, delta: ChatDelta) {
+        if let Some(usage) = delta.usage {
+            self.billed(usage);
+        }
+        if self.answer.request != Some(connection) {
+            return;
+        }
+        if !delta.content.is_empty() || !delta.calls.is_empty() || delta.is_last {
+            self.brought(connection);
+        }
+        if let Some(summary) = &mut self.summary {
+            summary.push(&delta.content);
+            if summary.begins() {
+                self.tell(VoiceEvent::Summarising);
+            }
+            return;
+        }
+        self.answer.characters += delta.content.chars().count();
+        let is_endless = self.answer.characters > ANSWER_MOST;
+        if !is_endless {
+            self.write(&delta.content);
+        }
+        for call in delta.calls {
+            self.answer.add(call);
+        }
+        if is_endless {
+            self.requests.cancel(connection, &mut self.effects);
+            self.effects.push(SessionEffect::Warn(
+                "the language model writes without end; its answer is cut",
+            ));
+        }
+        if is_endless || delta.is_last {
+            self.thought_over(connection);
+        }
+    }
+
+    fn billed(&mut self, usage: Usage) {
+        match self.bill.add(usage, self.now) {
+            BillDecision::Believed(usage) => self.tell(VoiceEvent::Usage(usage)),
+            BillDecision::Absurd { is_first: true } => self.effects.push(SessionEffect::Warn(
+                "the model bills more tokens than a call of this length can use; they are not counted",
+            )),
+            BillDecision::Absurd { is_first: false } => {}
+        }
+    }
+
+    /// The answer is complete. Its usage may follow.
+    pub(super) fn thought_over(&mut self, connection: u32) {
+        if self
+            .answer
+            .request
+            .take_if(|it| *it == connection)
+            .is_none()
+        {
+            return;
+        }
+        if self.summary.is_some() {
+            return self.summed_up();
+        }
+        self.written();
+        let calls = std::mem::take(&mut self.answer.calls).into_iter();
+        let (parting, calls) = calls
+            .filter(|call| !call.function.name.is_empty())
+            .partition(|call| PARTING.contains(&call.function.name.as_str()));
+        self.answer.parting = parting;
+        self.call(calls);
+    }
+
+    /// Makes the calls that were to wait for the end of the speech.
+    pub(super) fn part(&mut self) {
+        let parting = std::mem::take(&mut self.answer.parting);
+        self.call(parting);
+    }
+
+    fn call(&mut self, calls: Vec<CallDelta>) {
+        if calls.is_empty() {
+            return;
+        }
+        let mut recorded = Vec::new();
+        let mut requested = Vec::new();
+        for CallDelta { function, .. } in calls {
+            self.answer.made += 1;
+            // The model's own ids are not unique at every server.
+            let id = format!("call-{}", self.answer.made);
+            let arguments = match function.arguments.trim() {
+                "" => Some(serde_json::Map::new()),
+                text => foreign_json::object(text.as_bytes()).ok(),
+            };
+            let is_plain = |sign: &char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '-');
+            let name: String = function.name.chars().filter(is_plain).take(64).collect();
+            let known = Value::Object(arguments.clone().unwrap_or_default()).to_string();
+            recorded.push(ChatCall {
+                id: id.clone(),
+                name: name.clone(),
+                arguments: known,
+                ..ChatCall::default()
+            });
+            requested.push((id, name, arguments));
+        }
+        self.history.called(recorded);
+        for (id, name, arguments) in requested {
+            let is_readable = arguments.is_some();
+            let call = RequestedCall {
+                id: Some(id),
+                name,
+                arguments: arguments.unwrap_or_default(),
+            };
+            match self.tools.request(call, ONLY, ONLY, self.now) {
+                Ok(Some(VoiceEvent::Tool { id, .. })) if !is_readable => {
+                    let words = "The arguments are no JSON object.";
+                    let outcome = ToolOutcome::failure("invalid_arguments", words);
+                    self.tools.came(&id, outcome, self.now);
+                }
+                Ok(Some(wish)) => self.tell(wish),
+                Ok(None) | Err(ToolRequestFault::Unreadable) => {}
+                Err(ToolRequestFault::TooMany) => {
+                    return self
+                        .lost("the language model calls functions without a pause".to_owned());
+                }
+            }
+        }
+    }
+
+    /// The model has to be asked once more.
+    pub(super) fn thinking_failed(&mut self, has_begun: bool) {
+        self.answer.request = None;
+        self.answer.calls.clear();
+        if has_begun {
+            self.written();
+            self.history.note(words::GO_ON.trim_matches(['[', ']']));
+        }
+        self.answer.want();
+    }
+
+    /// Ends the answer: the caller speaks, or the call is over.
+    pub(super) fn stop_answer(&mut self) {
+        if let Some(connection) = self.answer.request.take() {
+            self.requests.cancel(connection, &mut self.effects);
+        }
+        self.answer.calls.clear();
+        self.answer.parting.clear();
+        self.stop_speech();
+    }
+
+    /// Ends the summary with what has come so far.
+    pub(super) fn summed_up(&mut self) {
+        let summary = self.summary.as_mut();
+        if let Some(text) = summary.and_then(SummaryRequest::finish) {
+            self.tell(VoiceEvent::Summary(text));
+        }
+    }
+}
