@@ -243,6 +243,23 @@ impl PhoneAudio {
         assert!(longest < Some(Duration::from_secs(1)), "{longest:?}");
     }
 
+    /// The length of all audio that is not silence, and of the silence at the end.
+    pub fn loud_ms(&self) -> usize {
+        let state = self.state.lock().unwrap();
+        let loud = state.heard.iter().filter(|packet| packet.is_loud);
+        loud.count() * PACKET_MS
+    }
+
+    pub fn silent_ms(&self) -> usize {
+        let state = self.state.lock().unwrap();
+        let silent = state
+            .heard
+            .iter()
+            .rev()
+            .take_while(|packet| !packet.is_loud);
+        silent.count() * PACKET_MS
+    }
+
     /// The number of received packets.
     pub fn packets(&self) -> usize {
         self.state.lock().unwrap().heard.len()

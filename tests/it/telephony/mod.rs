@@ -8,6 +8,7 @@ mod faults;
 mod flood;
 mod line;
 pub mod phone;
+mod pipeline;
 mod spoken;
 mod timing;
 mod tls;
