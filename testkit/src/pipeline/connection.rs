@@ -160,10 +160,11 @@ fn planned(
         Some(ServerReaction::Call(text, calls)) => whole(answers::chat(request, text, &calls)),
         Some(ServerReaction::Events(events)) => whole(answers::stream(&events)),
         Some(ServerReaction::Empty) => whole(Answer::default()),
-        Some(ServerReaction::File) => whole(Answer {
-            kind: "audio/wav",
-            pieces: vec![b"RIFF....WAVEfmt ".to_vec()],
+        Some(ServerReaction::Mp3) => whole(Answer {
+            kind: "audio/mpeg",
+            pieces: vec![b"ID3\x04".to_vec()],
         }),
+        Some(ServerReaction::Wav) => whole(answers::wav(&usual())),
         Some(ServerReaction::Silence) => (Answer::default(), AnswerEnd::Silent),
         Some(ServerReaction::Stall) => part(AnswerEnd::Silent),
         Some(ServerReaction::Cut) => part(AnswerEnd::Cut),

@@ -51,8 +51,10 @@ pub enum ServerReaction {
     Cut,
     /// Sends without end.
     Endless,
-    /// Sends a WAV file.
-    File,
+    /// Sends the usual speech as a WAV file of 12 kHz.
+    Wav,
+    /// Sends speech that is compressed.
+    Mp3,
     /// An answer without content.
     Empty,
 }

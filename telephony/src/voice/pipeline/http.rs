@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use super::{
     machine::PipelineMachine,
+    sample_decoder::SampleDecoder,
     wire::{
         ChatDelta, EventLines, PipelineReply, PipelineRequest, error_code, read_chunk,
         read_transcript, wav,
@@ -37,14 +38,6 @@ const KEPT: Duration = Duration::from_secs(60);
 const TRANSCRIPT_MOST: usize = 256 * 1024;
 const REFUSAL_MOST: usize = 16 * 1024;
 const CHAT_MOST: usize = 4 * 1024 * 1024;
-/// How the files begin that some servers send in place of raw samples.
-const FILES: [(&[u8], &str); 4] = [
-    (b"RIFF", "a WAV file"),
-    (b"ID3", "MP3"),
-    (b"OggS", "Ogg"),
-    (b"fLaC", "FLAC"),
-];
-
 type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 type Events = mpsc::Sender<SessionInput<PipelineReply>>;
 
@@ -290,32 +283,13 @@ impl Replies<'_> {
     }
 
     async fn speech(&mut self) -> Result<(), String> {
-        let mut pending: Vec<u8> = Vec::new();
-        let mut is_begun = false;
+        let mut decoder = SampleDecoder::default();
         while let Some(bytes) = next(&mut self.body).await? {
-            pending.extend_from_slice(&bytes);
-            if !is_begun && pending.len() < 4 {
-                continue;
-            }
-            if !is_begun && let Some(file) = other_than_samples(&pending) {
-                return Err(format!(
-                    "it sends {file} in place of raw samples (response_format pcm)"
-                ));
-            }
-            is_begun = true;
-            let (pairs, _) = pending.as_chunks();
-            let samples: Vec<i16> = pairs.iter().map(|two| i16::from_le_bytes(*two)).collect();
-            pending.drain(..samples.len() * 2);
+            let samples = decoder.push(&bytes)?;
             self.send(PipelineReply::Audio(samples)).await;
         }
         Ok(())
     }
-}
-
-/// The kind of a file that is sent in place of samples.
-fn other_than_samples(begin: &[u8]) -> Option<&'static str> {
-    let file = FILES.iter().find(|(magic, _)| begin.starts_with(magic));
-    file.map(|(_, name)| *name)
 }
 
 fn is_text(headers: &HeaderMap<HeaderValue>) -> bool {

@@ -1,12 +1,13 @@
 //! A pipeline: speech-to-text, a language model and text-to-speech, each behind an OpenAI-compatible endpoint.
 //!
 //! [`machine`] decides. [`http`] carries out the requests, [`wire`] has what they and their answers look like, [`clauses`] cuts the
-//! model's text for the speech, and [`transcripts`] judges the caller's.
+//! model's text for the speech, [`sample_decoder`] reads the sound, and [`transcripts`] judges the caller's.
 
 mod check;
 mod clauses;
 mod http;
 mod machine;
+mod sample_decoder;
 #[cfg(test)]
 mod tests;
 mod transcripts;

@@ -256,7 +256,7 @@ async fn a_check_says_what_is_wrong_with_each_endpoint() {
     let mut keyless = good;
     keyless.llm.url = "https://api.openai.com".to_owned();
     keyless.llm.api_key.clear();
-    server.react(Endpoint::Tts, [ServerReaction::File]);
+    server.react(Endpoint::Tts, [ServerReaction::Mp3]);
     server.react(Endpoint::Stt, [ServerReaction::Status(302, "", None)]);
     let told = check(&keyless, &publicly()).await;
     let words: Vec<&String> = told.iter().map(|it| it.as_ref().unwrap_err()).collect();
@@ -265,8 +265,20 @@ async fn a_check_says_what_is_wrong_with_each_endpoint() {
         "{words:?}"
     );
     assert!(words[1].contains("there is no key"), "{words:?}");
-    assert!(words[2].contains("a WAV file"), "{words:?}");
+    assert!(words[2].contains("it sends MP3"), "{words:?}");
     assert_eq!(server.broken_rules(), [""; 0]);
+}
+
+/// Piper's voices have 22,050 Hz, and their servers send files.
+#[tokio::test]
+async fn a_wav_file_is_spoken_at_its_own_rate() {
+    let server = FakePipeline::start();
+    server.react(Endpoint::Tts, [ServerReaction::Wav]);
+    let mut call = call_with(&settings(&server.url()));
+    let greeting = call.until_turn_over("the greeting").await;
+    assert_eq!(said(&greeting).trim(), "Kopi Senja, selamat pagi!");
+    let length = milliseconds(&greeting);
+    assert!((495..=500).contains(&length), "{length}");
 }
 
 #[rstest]

@@ -62,7 +62,7 @@ async fn a_failure_is_tried_once_more(#[case] endpoint: Endpoint, #[case] fault:
 #[case(Endpoint::Llm, ServerReaction::Status(429, "", Some(3_600)), 1)]
 #[case(Endpoint::Tts, ServerReaction::Status(403, "", None), 1)]
 #[case(Endpoint::Tts, ServerReaction::Status(307, "", None), 1)]
-#[case(Endpoint::Tts, ServerReaction::File, 2)]
+#[case(Endpoint::Tts, ServerReaction::Mp3, 2)]
 #[case(Endpoint::Stt, ServerReaction::Endless, 2)]
 #[case(Endpoint::Llm, ServerReaction::Cut, 2)]
 #[tokio::test]
