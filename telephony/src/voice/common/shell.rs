@@ -185,3 +185,91 @@ impl<V: VoiceMachine, T: Transport<V>> Session<V, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says twenty words on a text, stops on a voice, and turns over once the call has taken everything.
+    struct Talker<const TELLS_WORDS: bool> {
+        is_over: bool,
+    }
+
+    struct Nowhere;
+
+    impl<V: VoiceMachine> Transport<V> for Nowhere {
+        fn carry(
+            &self,
+            _: u32,
+            _: mpsc::Receiver<V::Sent>,
+            _: mpsc::Sender<SessionInput<V::Received>>,
+        ) -> impl Future<Output = ()> + Send + 'static {
+            std::future::ready(())
+        }
+    }
+
+    impl<const TELLS_WORDS: bool> VoiceMachine for Talker<TELLS_WORDS> {
+        type Received = ();
+        type Sent = ();
+        const TELLS_WORDS_WITH_SPEECH: bool = TELLS_WORDS;
+
+        fn step(&mut self, input: SessionInput<()>, _: Duration) -> Vec<SessionEffect<()>> {
+            let told = match input {
+                SessionInput::Spoken(VoiceInput::Text(_)) => {
+                    let word = || VoiceEvent::AgentSaid("word ".to_owned());
+                    let pieces = (0..20).flat_map(|_| [VoiceEvent::Audio(vec![1; 240]), word()]);
+                    pieces.collect()
+                }
+                SessionInput::Spoken(_) => vec![VoiceEvent::Interrupted],
+                SessionInput::Drained if !self.is_over => {
+                    self.is_over = true;
+                    vec![VoiceEvent::TurnOver]
+                }
+                _ => vec![],
+            };
+            told.into_iter().map(SessionEffect::Tell).collect()
+        }
+
+        fn due(&self) -> Option<Duration> {
+            None
+        }
+
+        fn is_over(&self) -> bool {
+            self.is_over
+        }
+    }
+
+    /// The words and the pieces of speech that a call gets which takes nothing until it interrupts.
+    async fn interrupted<const TELLS_WORDS: bool>() -> (usize, usize) {
+        let machine = Talker::<TELLS_WORDS> { is_over: false };
+        let VoiceSession { spoken, mut heard } = open(machine, Nowhere, "call_test".to_owned());
+        spoken.send(VoiceInput::Text(String::new())).await.unwrap();
+        while heard.len() < HEARD_MOST {
+            tokio::task::yield_now().await;
+        }
+        let voice = VoiceInput::Activity { speaks: true };
+        spoken.send(voice).await.unwrap();
+        while spoken.capacity() < SPOKEN_MOST {
+            tokio::task::yield_now().await;
+        }
+        let mut told = Vec::new();
+        while let Some(event) = heard.recv().await {
+            told.push(event);
+        }
+        assert_eq!(
+            told[told.len() - 2..],
+            [VoiceEvent::Interrupted, VoiceEvent::TurnOver]
+        );
+        let count = |wanted: fn(&VoiceEvent) -> bool| told.iter().filter(|it| wanted(it)).count();
+        (
+            count(|it| matches!(it, VoiceEvent::AgentSaid(_))),
+            count(|it| matches!(it, VoiceEvent::Audio(_))),
+        )
+    }
+
+    #[tokio::test]
+    async fn an_interruption_voids_speech_and_the_words_that_go_with_it() {
+        assert_eq!(interrupted::<true>().await, (4, 4));
+        assert_eq!(interrupted::<false>().await, (20, 4));
+    }
+}

@@ -144,7 +144,7 @@ impl PipelineMachine {
     /// Takes the steps of the caller's turn that are due.
     pub(super) fn end_turn(&mut self) {
         let is_due = |at: &mut Duration| *at <= self.now;
-        if self.turn.interrupts_at.take_if(is_due).is_some() && self.is_heard() {
+        if self.turn.interrupts_at.take_if(is_due).is_some() {
             self.interrupt();
             self.turn.stopped = Some(StoppedAnswer::HeardInPart);
         }

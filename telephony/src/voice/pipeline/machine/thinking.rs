@@ -100,14 +100,16 @@ impl PipelineMachine {
         while let Some(note) = self.notes.pop() {
             self.history.note(&note);
         }
-        let mut messages = self.history.messages(&self.instruction);
-        let mut tools = Vec::new();
-        match self.summary {
-            Some(_) => messages.push(json!({"role": "user", "content": words::SUMMARISE})),
-            None => tools = self.tool_declarations(),
-        }
+        let tools = match self.summary {
+            None => self.tool_declarations(),
+            Some(_) => {
+                let request = words::SUMMARISE.trim_matches(['[', ']']);
+                self.history.note(request);
+                Vec::new()
+            }
+        };
         let request = PipelineRequest::Chat {
-            messages,
+            messages: self.history.messages(&self.instruction),
             tools,
             is_plain: self.requests.is_plain,
         };
