@@ -605,7 +605,9 @@ fn a_request_that_was_refused_makes_no_later_response_void() {
     story.caller("speech_stopped", "c");
     story.done.clear();
     story.says("a", 400);
+    story.until(1_000);
     story.say(VoiceInput::Text("It failed again.".to_owned()));
+    assert_eq!(story.types(1).last().unwrap(), "response.create");
     story.says("b", 400);
     let told = story.done.iter();
     let spoke = told.filter(|it| matches!(it, SessionEffect::Tell(VoiceEvent::Audio(_))));
