@@ -1,11 +1,12 @@
 //! One INVITE of a second leg at one server: built for the route there, answered, acknowledged or cancelled.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    DialogMessage, INBOX, MediaSockets, dressed,
+    CallParties, DialogMessage, INBOX, MediaSockets, dressed,
     early_media::UnansweredMedia,
     invitation::{Invitation, InviteParts},
     no_leg::NoLeg,
@@ -158,22 +159,18 @@ impl OutgoingLeg {
         flow: &Flow,
         (invite, answers): (SipRequest, mpsc::Receiver<SipResponse>),
     ) -> Routed<Flow> {
-        let found = route.find(&self.shared, &self.caller, dialog, flow);
-        let (dialog, shared) = (dialog.clone(), self.shared.clone());
-        let (peer, credentials) = (flow.remote.ip(), self.credentials.clone());
-        once_routed(found, move |way| {
-            // The answerer may name any address, and only the trunk gets credentials.
-            let is_to_the_trunk = way.remote.ip() == peer;
-            let acknowledger = Acknowledger {
-                credentials: credentials.filter(|_| is_to_the_trunk),
-                shared,
-                way: way.clone(),
-                invite,
-                is_to_the_trunk,
-            };
-            let ack = acknowledger.ack(&dialog);
-            way.send(&ack);
-            tokio::spawn(acknowledger.repeat(dialog, ack, answers));
+        let acknowledger = Acknowledger {
+            shared: self.shared.clone(),
+            caller: self.caller.clone(),
+            route: route.clone(),
+            dialog: dialog.clone(),
+            flow: flow.clone(),
+            invite,
+            credentials: self.credentials.clone(),
+        };
+        once_routed(acknowledger.way(), move |way| {
+            acknowledger.acknowledge(&acknowledger.dialog, &way);
+            tokio::spawn(acknowledger.repeat(answers));
             Some(way)
         })
     }
@@ -245,28 +242,45 @@ impl OutgoingLeg {
 /// Acknowledges answers to one INVITE of ours.
 struct Acknowledger {
     shared: Arc<Shared>,
-    way: Flow,
+    caller: CallParties,
+    route: DialogRoute,
+    dialog: Dialog,
+    /// The flow of the INVITE.
+    flow: Flow,
     invite: SipRequest,
-    is_to_the_trunk: bool,
     credentials: Option<Credentials>,
 }
 
 impl Acknowledger {
-    fn ack(&self, dialog: &Dialog) -> Vec<u8> {
-        let ack = dialog.ack(&self.invite, self.is_to_the_trunk);
-        self.shared.with_via(ack, &self.way).to_bytes()
+    /// The route of the next ACK: a name that was not found in time may be known by then.
+    fn way(&self) -> BoxFuture<'static, io::Result<Flow>> {
+        self.route
+            .find(&self.shared, &self.caller, &self.dialog, &self.flow)
+    }
+
+    /// True if this is where the trunk is. The answerer may name any address, and only the trunk gets credentials.
+    fn is_to_the_trunk(&self, way: &Flow) -> bool {
+        way.remote.ip() == self.flow.remote.ip()
+    }
+
+    fn acknowledge(&self, dialog: &Dialog, way: &Flow) {
+        let ack = dialog.ack(&self.invite, self.is_to_the_trunk(way));
+        way.send(&self.shared.with_via(ack, way).to_bytes());
     }
 
     /// Acknowledges retransmissions of the answer, and hangs up other phones that answer.
-    async fn repeat(self, dialog: Dialog, ack: Vec<u8>, mut answers: mpsc::Receiver<SipResponse>) {
+    async fn repeat(self, mut answers: mpsc::Receiver<SipResponse>) {
         let mut others = Vec::new();
         while let Some(response) = answers.recv().await {
             let headers = &response.headers;
             if !(200..300).contains(&response.status) {
                 continue;
             }
-            if dialog.is_answered_by(headers) {
-                self.way.send(&ack);
+            let Ok(way) = self.way().await else {
+                continue;
+            };
+            if self.dialog.is_answered_by(headers) {
+                self.acknowledge(&self.dialog, &way);
                 continue;
             }
             // A proxy forked the call, and a second phone has answered, too (RFC 3261, 13.2.2.4).
@@ -275,13 +289,14 @@ impl Acknowledger {
             if is_new && others.len() == FORKS_MAX {
                 continue;
             }
-            let contact = dialog.contact.clone();
+            let contact = self.dialog.contact.clone();
             if let Some(other) = Dialog::of_response(&self.invite, headers, contact) {
-                self.way.send(&self.ack(&other));
+                self.acknowledge(&other, &way);
                 if is_new {
                     others.push(tag);
-                    let (shared, way) = (self.shared.clone(), self.way.clone());
-                    tokio::spawn(let_go(shared, other, way, self.credentials.clone()));
+                    let credentials = self.credentials.clone();
+                    let credentials = credentials.filter(|_| self.is_to_the_trunk(&way));
+                    tokio::spawn(let_go(self.shared.clone(), other, way, credentials));
                 }
             }
         }

@@ -57,7 +57,8 @@ impl DialogRoute {
                 return found.await.map_err(io::Error::from);
             }
             let found = timeout_at(until, found).await;
-            Ok(found.ok().and_then(Result::ok).unwrap_or(known))
+            let found = found.ok().and_then(Result::ok).filter(Flow::is_open);
+            Ok(found.unwrap_or(known))
         })
     }
 

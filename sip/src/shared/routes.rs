@@ -55,10 +55,9 @@ impl Shared {
 
     /// The route to the next hop of a dialog. `known` is where the peer's last request came from. A phone, which has no `trunk`,
     /// is reached nowhere else. A trunk may record a route through public addresses and its own. It takes time if a name has to be
-    /// looked up, or a connection to be opened; otherwise it is ready at once. Where no server can be reached it is `known`, if that
-    /// is open.
+    /// looked up, or a connection to be opened; otherwise it is ready at once.
     ///
-    /// Errors: no server can be reached, or the connection of a phone is gone.
+    /// Errors: the name is not found while `known` is open, no server can be reached, or the connection of a phone is gone.
     pub async fn flow_within(
         &self,
         trunk: Option<&Trunk>,
@@ -66,15 +65,16 @@ impl Shared {
         known: &Flow,
     ) -> io::Result<Flow> {
         let trunk = trunk.ok_or(io::ErrorKind::NotConnected)?;
-        let mut targets = self.targets_named(trunk, hop, known).await;
+        let found = self.targets(hop, Some(known)).await;
+        if known.is_open() {
+            found.as_ref().map_err(|error| error.kind())?;
+        }
+        let mut targets = self.targets_allowed(trunk, hop, known, found.unwrap_or_default());
         if named_transport(hop).is_none() && known.is_open() {
             // The dialog has a transport already; the DNS may name others, which a firewall may swallow.
             targets.retain(|target| target.transport == known.transport);
         }
-        match self.flow_among(&mut targets, &hop.host, Some(known)).await {
-            Err(_) if known.is_open() => Ok(known.clone()),
-            routed => routed,
-        }
+        self.flow_among(&mut targets, &hop.host, Some(known)).await
     }
 
     /// The servers of an address that a trunk names: public ones and its own are followed. Without any it is `known`, where its
@@ -85,7 +85,17 @@ impl Shared {
         uri: &Uri,
         known: &Flow,
     ) -> VecDeque<SipTarget> {
-        let mut found = self.targets(uri, Some(known)).await.unwrap_or_default();
+        let found = self.targets(uri, Some(known)).await;
+        self.targets_allowed(trunk, uri, known, found.unwrap_or_default())
+    }
+
+    fn targets_allowed(
+        &self,
+        trunk: &Trunk,
+        uri: &Uri,
+        known: &Flow,
+        mut found: VecDeque<SipTarget>,
+    ) -> VecDeque<SipTarget> {
         found.retain(|target| self.may_be_named(trunk, target.address.ip(), known));
         found.truncate(NAMED_MAX);
         if found.is_empty() {
