@@ -145,5 +145,6 @@ async fn a_trunks_own_limit_holds_in_a_flood() {
     let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap() + 1;
     let calls = bench.calls();
     let forged = calls.iter().filter(|call| call.trunk == "forged").count();
-    assert!(forged <= 5 * (seconds + 1), "{forged} in {seconds} s");
+    let allowed = 1..=5 * (seconds + 1);
+    assert!(allowed.contains(&forged), "{forged} in {seconds} s");
 }

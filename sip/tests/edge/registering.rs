@@ -141,10 +141,22 @@ impl Registrar {
 
     /// Routes a call to the bridge. Returns its trunk once it rings.
     async fn leads(&mut self, bench: &TestEdge, user: &str) -> String {
+        self.leads_with(bench, user, "", "+622150001000").await
+    }
+
+    /// The same with these headers, and with another user in To.
+    async fn leads_with(
+        &mut self,
+        bench: &TestEdge,
+        user: &str,
+        headers: &str,
+        to: &str,
+    ) -> String {
         let mut phone = ScriptedPhone::udp(bench.udp()).await;
         let target = format!("INVITE sip:{user}@");
-        let invite = phone.request("INVITE", "", &offer(40_000));
+        let invite = phone.request("INVITE", headers, &offer(40_000));
         let invite = invite.replacen("INVITE sip:+622150001000@", &target, 1);
+        let invite = invite.replacen("To: <sip:+622150001000@", &format!("To: <sip:{to}@"), 1);
         let sent = self.socket.send_to(invite.as_bytes(), bench.udp()).await;
         sent.unwrap();
         loop {
@@ -204,7 +216,7 @@ async fn two_trunks_at_one_registrar_do_not_take_each_other_off() {
     assert_eq!(registrar.taken, off);
 }
 
-/// A registrar calls our Contact, whose user is the account. The called number stands in To.
+/// A registrar calls our Contact, whose user is the account. The called number stands in To, or in P-Called-Party-ID.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_numeric_account_is_not_taken_for_the_called_number() {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -226,6 +238,11 @@ async fn a_numeric_account_is_not_taken_for_the_called_number() {
     .await;
     registrar.leads(&bench, "123456").await;
     assert_eq!(bench.call().did, "+622150001000");
+    let called = "P-Called-Party-ID: <sip:+622150002000@carrier.example>\r\n";
+    registrar
+        .leads_with(&bench, "123456", called, "123456")
+        .await;
+    assert_eq!(bench.calls().last().unwrap().did, "+622150002000");
 }
 
 /// The registrar has us until the end of what it granted.
