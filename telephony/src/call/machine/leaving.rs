@@ -217,6 +217,10 @@ impl CallMachine {
     ) {
         self.call_nobody(out);
         self.resume_speech(now, out);
+        if matches!(then, Then::Transfer { .. }) && self.guard.caller_speaks() {
+            // From now on the voice hears nothing of the caller, so not the end of these words either.
+            self.tell_activity(false, out);
+        }
         self.phase = Phase::Leaving(Departure { then, stage, until });
     }
 
@@ -242,6 +246,10 @@ impl CallMachine {
                 self.call_nobody(out);
                 let words = "the person did not answer in time".to_owned();
                 self.transferred(Err(words), now, out);
+            }
+            DepartureStage::LastChance { .. } if self.guard.caller_speaks() => {
+                self.stay_after_goodbye(now, out);
+                self.proceed(now, out);
             }
             _ => self.proceed(now, out),
         }

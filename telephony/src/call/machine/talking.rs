@@ -147,7 +147,7 @@ impl CallMachine {
         }
     }
 
-    fn tell_activity(&self, speaks: bool, out: &mut Vec<MachineEffect>) {
+    pub(super) fn tell_activity(&self, speaks: bool, out: &mut Vec<MachineEffect>) {
         if self.is_heard() && self.voice != VoiceState::None {
             out.push(MachineEffect::Voice(VoiceInput::Activity { speaks }));
         }

@@ -158,6 +158,32 @@ fn who_speaks_into_the_goodbye_is_heard() {
     assert!(!hung_up(&call.wait(30_000)));
 }
 
+/// The caller began before the model wanted to hang up, and is still speaking when the goodbye was played.
+#[test]
+fn who_speaks_when_the_goodbye_ends_is_heard() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(MachineInput::Leg(LegEvent::VoiceStarted));
+    let mut effects = call.on(tool("t", "end_call", json!({})));
+    effects.extend(call.wait(2_000));
+    let mut all = call.play(&effects);
+    all.extend(call.wait(300));
+    let is_asked = |told: &&VoiceInput| matches!(told, VoiceInput::Text(_));
+    assert!(tells(&all).iter().any(is_asked), "{all:?}");
+    call.on(MachineInput::Leg(LegEvent::VoiceEnded));
+    assert!(!hung_up(&call.wait(2_000)));
+}
+
+/// During a transfer the voice hears nothing, so it is told before that the caller's words are over.
+#[test]
+fn a_voice_that_is_left_for_a_person_hears_no_caller() {
+    let mut call = Story::talking();
+    call.on(MachineInput::Leg(LegEvent::VoiceStarted));
+    let effects = call.on(tool("t", "transfer_to_human", json!({})));
+    let over = VoiceInput::Activity { speaks: false };
+    assert!(tells(&effects).contains(&&over), "{effects:?}");
+}
+
 #[test]
 fn a_noise_without_end_keeps_no_call() {
     let mut call = Story::talking();
