@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::{
     machine::PipelineMachine,
-    sample_decoder::SampleDecoder,
+    sample_decoder::{SampleDecoder, refuse_kind},
     wire::{
         ChatDelta, EventLines, PipelineReply, PipelineRequest, error_code, read_chunk,
         read_transcript, wav,
@@ -126,7 +126,7 @@ impl PipelineHttp {
         if !answer.status().is_success() {
             return Err(endpoint.refusal(answer).await);
         }
-        let is_text = is_text(answer.headers());
+        let media_type = content_type(answer.headers());
         let mut replies = Replies {
             connection,
             events,
@@ -135,10 +135,7 @@ impl PipelineHttp {
         let done = match request {
             PipelineRequest::Transcribe(_) => replies.transcript().await,
             PipelineRequest::Chat { .. } => replies.chat().await,
-            PipelineRequest::Speak { .. } if is_text => {
-                Err("it sends text in place of speech".to_owned())
-            }
-            PipelineRequest::Speak { .. } => replies.speech().await,
+            PipelineRequest::Speak { .. } => replies.speech(&media_type).await,
         };
         done.map_err(|words| CloseReason::gone(&words))?;
         replies.send(PipelineReply::Done).await;
@@ -259,30 +256,39 @@ impl Replies<'_> {
         Ok(())
     }
 
+    /// What follows the last part of an answer makes no difference to it.
     async fn chat(&mut self) -> Result<(), String> {
+        let mut is_finished = false;
+        match self.events(&mut is_finished).await {
+            _ if is_finished => Ok(()),
+            Ok(()) => Err("its stream broke off".to_owned()),
+            Err(words) => Err(words),
+        }
+    }
+
+    async fn events(&mut self, is_finished: &mut bool) -> Result<(), String> {
         let mut lines = EventLines::default();
-        let (mut received, mut is_finished) = (0, false);
+        let mut received = 0;
         while let Some(bytes) = next(&mut self.body).await? {
             received += bytes.len();
             let found = lines.push(&bytes).filter(|_| received <= CHAT_MOST);
             for data in found.ok_or("it sends a stream without end")? {
                 if data == b"[DONE]" {
+                    *is_finished = true;
                     return Ok(());
                 }
                 let delta = read_chunk(&data)?;
-                is_finished |= delta.is_last;
+                *is_finished |= delta.is_last;
                 if delta != ChatDelta::default() {
                     self.send(PipelineReply::Chat(delta)).await;
                 }
             }
         }
-        match is_finished {
-            true => Ok(()),
-            false => Err("its stream broke off".to_owned()),
-        }
+        Ok(())
     }
 
-    async fn speech(&mut self) -> Result<(), String> {
+    async fn speech(&mut self, media_type: &str) -> Result<(), String> {
+        refuse_kind(media_type)?;
         let mut decoder = SampleDecoder::default();
         while let Some(bytes) = next(&mut self.body).await? {
             let samples = decoder.push(&bytes)?;
@@ -292,9 +298,12 @@ impl Replies<'_> {
     }
 }
 
-fn is_text(headers: &HeaderMap<HeaderValue>) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    kind.is_some_and(|kind| kind.starts_with(b"application/json") || kind.starts_with(b"text/"))
+/// The media type of an answer; empty if it tells none.
+fn content_type(headers: &HeaderMap<HeaderValue>) -> String {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default();
+    kind.trim().to_ascii_lowercase()
 }
 
 async fn next(body: &mut Incoming) -> Result<Option<Bytes>, String> {

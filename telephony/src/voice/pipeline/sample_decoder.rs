@@ -9,10 +9,36 @@ const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
 const HEADER_MOST: usize = 64 * 1024;
 /// How other files begin.
 const OTHERS: [(&[u8], &str); 3] = [(b"ID3", "MP3"), (b"OggS", "Ogg"), (b"fLaC", "FLAC")];
+/// Parts of the media types of other files, which may begin with anything.
+const OTHER_KINDS: [(&str, &str); 8] = [
+    ("mpeg", "MP3"),
+    ("mp3", "MP3"),
+    ("aac", "AAC"),
+    ("ogg", "Ogg"),
+    ("opus", "Opus"),
+    ("flac", "FLAC"),
+    ("webm", "WebM"),
+    ("mp4", "MP4"),
+];
+
+/// Refuses a media type that is no speech which can be read. Many servers tell none, or a wrong one that is harmless.
+pub(super) fn refuse_kind(kind: &str) -> Result<(), String> {
+    if kind == "application/json" || kind.starts_with("text/") {
+        return Err("it sends text in place of speech".to_owned());
+    }
+    let other = OTHER_KINDS.iter().find(|(part, _)| kind.contains(part));
+    other.map_or(Ok(()), |(_, name)| Err(unknown(name)))
+}
+
+fn unknown(name: &str) -> String {
+    format!("it sends {name}; raw samples (response_format pcm) or a WAV file are expected")
+}
 
 #[derive(Debug, Default)]
 pub(super) struct SampleDecoder {
     pending: Vec<u8>,
+    /// Bytes of samples that are still to come, if a file tells so. What follows is something else.
+    left: Option<usize>,
     /// `None` until the kind of the bytes is known.
     rate: Option<RateConverter>,
 }
@@ -22,15 +48,20 @@ impl SampleDecoder {
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<i16>, String> {
         self.pending.extend_from_slice(bytes);
         if self.rate.is_none() {
-            let Some((header, rate)) = begin(&self.pending)? else {
+            let Some(begun) = begin(&self.pending)? else {
                 return Ok(Vec::new());
             };
-            self.pending.drain(..header);
-            self.rate = Some(RateConverter::new(rate));
+            self.pending.drain(..begun.header);
+            self.left = begun.length;
+            self.rate = Some(RateConverter::new(begun.rate));
+        }
+        if let Some(left) = self.left {
+            self.pending.truncate(left);
         }
         let (pairs, _) = self.pending.as_chunks();
         let samples: Vec<i16> = pairs.iter().map(|two| i16::from_le_bytes(*two)).collect();
         self.pending.drain(..samples.len() * 2);
+        self.left = self.left.map(|left| left - samples.len() * 2);
         Ok(match &mut self.rate {
             Some(rate) => rate.run(samples),
             None => samples,
@@ -38,23 +69,34 @@ impl SampleDecoder {
     }
 }
 
-/// The length of the header and the rate of the samples behind it; `None` while more bytes are needed.
-fn begin(bytes: &[u8]) -> Result<Option<(usize, u32)>, String> {
+/// What stands before the samples.
+struct SpeechBegin {
+    /// Its length in bytes.
+    header: usize,
+    /// The rate of the samples, and their length in bytes if it is told.
+    rate: u32,
+    length: Option<usize>,
+}
+
+/// `None` while more bytes are needed.
+fn begin(bytes: &[u8]) -> Result<Option<SpeechBegin>, String> {
     let is_other = |(magic, _): &&(&[u8], &str)| bytes.starts_with(magic);
     if let Some((_, name)) = OTHERS.iter().find(is_other) {
-        return Err(format!(
-            "it sends {name}; raw samples (response_format pcm) or a WAV file are expected"
-        ));
+        return Err(unknown(name));
     }
     match bytes.len() {
         0..4 => Ok(None),
         _ if bytes.starts_with(b"RIFF") => header(bytes),
-        _ => Ok(Some((0, SPEECH_RATE))),
+        _ => Ok(Some(SpeechBegin {
+            header: 0,
+            rate: SPEECH_RATE,
+            length: None,
+        })),
     }
 }
 
 /// Reads the chunks of a WAV file up to its samples.
-fn header(bytes: &[u8]) -> Result<Option<(usize, u32)>, String> {
+fn header(bytes: &[u8]) -> Result<Option<SpeechBegin>, String> {
     let unreadable = || "it sends a WAV file that cannot be read".to_owned();
     let mut rate = None;
     // Behind `RIFF`, the length of the file, and `WAVE`.
@@ -62,7 +104,12 @@ fn header(bytes: &[u8]) -> Result<Option<(usize, u32)>, String> {
     while let Some((name, length)) = chunk(bytes, at) {
         if name == b"data" {
             let rate = rate.ok_or_else(unreadable)?;
-            return Ok(Some((at + 8, rate)));
+            return Ok(Some(SpeechBegin {
+                header: at + 8,
+                rate,
+                // Servers that do not know it yet tell one of these.
+                length: Some(length).filter(|length| !matches!(length, 0 | 0xffff_ffff)),
+            }));
         }
         if length > HEADER_MOST || at > HEADER_MOST {
             return Err(unreadable());
@@ -159,7 +206,14 @@ mod tests {
 
     use super::*;
 
-    fn wav(rate: u32, (kind, channels, bits): (u16, u16, u16), samples: &[i16]) -> Vec<u8> {
+    fn wav(rate: u32, format: (u16, u16, u16), samples: &[i16]) -> Vec<u8> {
+        let mut file = wav_of(rate, format, u32::MAX);
+        file.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+        file
+    }
+
+    /// The header of a file that tells this length.
+    fn wav_of(rate: u32, (kind, channels, bits): (u16, u16, u16), length: u32) -> Vec<u8> {
         let mut file = b"RIFF\xff\xff\xff\xffWAVELIST\x03\0\0\0abc\0fmt \x10\0\0\0".to_vec();
         file.extend(kind.to_le_bytes());
         file.extend(channels.to_le_bytes());
@@ -167,8 +221,8 @@ mod tests {
         file.extend((rate * 2).to_le_bytes());
         file.extend([2, 0]);
         file.extend(bits.to_le_bytes());
-        file.extend(b"data\xff\xff\xff\xff");
-        file.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+        file.extend(b"data");
+        file.extend(length.to_le_bytes());
         file
     }
 
@@ -218,6 +272,53 @@ mod tests {
     fn other_sounds_are_told(#[case] bytes: &[u8], #[case] words: &str) {
         let told = decoded(&[bytes]).unwrap_err();
         assert!(told.contains(words), "{told}");
+    }
+
+    #[rstest]
+    #[case("", None)]
+    #[case("audio/pcm", None)]
+    #[case("audio/x-wav", None)]
+    #[case("application/octet-stream", None)]
+    #[case("application/json", Some("text"))]
+    #[case("text/html", Some("text"))]
+    #[case("audio/mpeg", Some("MP3"))]
+    #[case("audio/mp3", Some("MP3"))]
+    #[case("audio/aac", Some("AAC"))]
+    #[case("audio/ogg", Some("Ogg"))]
+    #[case("application/ogg", Some("Ogg"))]
+    #[case("audio/opus", Some("Opus"))]
+    #[case("audio/x-flac", Some("FLAC"))]
+    #[case("audio/webm", Some("WebM"))]
+    #[case("video/mp4", Some("MP4"))]
+    fn kinds_of_answers_are_told(#[case] kind: &str, #[case] words: Option<&str>) {
+        let told = refuse_kind(kind).err();
+        let is_told = told
+            .as_ref()
+            .zip(words)
+            .is_some_and(|(told, words)| told.contains(words));
+        assert!(is_told || told.is_none() && words.is_none(), "{told:?}");
+    }
+
+    #[rstest]
+    #[case(4, &[1, 2])]
+    #[case(5, &[1, 2])]
+    #[case(0, &[1, 2, 3])]
+    #[case(7_000, &[1, 2, 3])]
+    #[case(u32::MAX, &[1, 2, 3])]
+    fn what_follows_the_samples_of_a_file_is_not_played(
+        #[case] length: u32,
+        #[case] heard: &[i16],
+    ) {
+        let mut file = wav_of(SPEECH_RATE, (1, 1, 16), length);
+        file.extend([1, 0, 2, 0, 3, 0]);
+        for cut in 0..=file.len() {
+            let (first, second) = file.split_at(cut);
+            assert_eq!(
+                decoded(&[first, second]).as_deref(),
+                Ok(heard),
+                "cut at {cut}"
+            );
+        }
     }
 
     #[test]
