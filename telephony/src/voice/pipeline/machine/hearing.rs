@@ -1,7 +1,8 @@
 //! The caller's turn: its audio is written down in pieces, and it is over after a pause.
 //!
 //! A pause of 500 ms ends a piece, which is transcribed at once. If its text is a whole sentence, the turn is over with it; if not,
-//! the caller has until 900 ms to go on. All pieces of a turn are joined.
+//! the caller has until 900 ms to go on. All pieces of a turn are joined. A voice that does not end within 15 s is taken as a noise in
+//! which the caller speaks: the turn is over as if it had ended.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -16,10 +17,12 @@ const PIECE_AFTER: Duration = Duration::from_millis(500 - VOICE_HANG_OVER_MS);
 const OVER_AFTER: Duration = Duration::from_millis(900 - VOICE_HANG_OVER_MS);
 /// A voice of less than 300 ms does not interrupt. It is noticed after up to 96 ms, and its end after [`VOICE_HANG_OVER_MS`].
 const INTERRUPTS_AFTER: Duration = Duration::from_millis(200 + VOICE_HANG_OVER_MS);
+/// With less of the agent's speech ahead, a voice that does not interrupt may be an answer to it.
+const NEAR_END: Duration = Duration::from_secs(1);
 /// A caller who seems to speak for longer delays no answer: it may be a noise.
 const SPEAKS_MOST: Duration = Duration::from_secs(15);
-/// The longest piece: 30 s.
-const PIECE_MOST: usize = CALLER_RATE as usize * 30;
+/// The longest piece: 15 s.
+const PIECE_MOST: usize = CALLER_RATE as usize * 15;
 /// Pieces that wait to be transcribed; beyond this the oldest is dropped.
 const PIECES_MOST: usize = 3;
 /// The longest turn, in bytes.
@@ -41,9 +44,11 @@ pub(super) struct HeardTurn {
     /// The words so far.
     text: String,
     is_complete: bool,
-    /// The caller speaks into the agent's speech, and interrupts it at this time.
-    interrupts_at: Option<Duration>,
-    /// The answer that this turn has stopped.
+    /// The caller speaks into the agent's answer, and stops it at this time. Until then nothing more of it is told.
+    interrupts_at: Option<(Duration, StoppedAnswer)>,
+    /// If the voice does not interrupt, it is no answer either: much of the agent's speech is ahead.
+    is_aside: bool,
+    /// This turn has stopped an answer.
     stopped: Option<StoppedAnswer>,
 }
 
@@ -77,6 +82,14 @@ impl HeardTurn {
         }
     }
 
+    pub(super) fn is_speaking(&self) -> bool {
+        self.is_speaking
+    }
+
+    pub(super) fn may_interrupt(&self) -> bool {
+        self.interrupts_at.is_some()
+    }
+
     /// Some of the audio is not written down yet.
     fn has_unheard(&self) -> bool {
         !self.pieces.is_empty() || self.transcribing.is_some()
@@ -85,20 +98,25 @@ impl HeardTurn {
     /// When the turn is over, if all of it is written down.
     fn over_at(&self) -> Option<Duration> {
         let is_waiting = !self.text.is_empty() || self.stopped.is_some();
-        let is_heard = !self.is_speaking && self.audio.is_empty() && !self.has_unheard();
+        let is_heard = (self.is_speaking || self.audio.is_empty()) && !self.has_unheard();
+        let ended = match self.is_speaking {
+            true => self.changed + SPEAKS_MOST,
+            false => self.changed,
+        };
         let pause = match self.is_complete || self.text.is_empty() {
             true => PIECE_AFTER,
             false => OVER_AFTER,
         };
-        (is_waiting && is_heard).then_some(self.changed + pause)
+        (is_waiting && is_heard).then_some(ended + pause)
     }
 
-    pub(super) fn due(&self) -> Option<Duration> {
+    pub(super) fn due(&self, now: Duration) -> Option<Duration> {
         let piece =
             (!self.is_speaking && !self.audio.is_empty()).then_some(self.changed + PIECE_AFTER);
         let noise = self.is_speaking.then_some(self.changed + SPEAKS_MOST);
-        let all = [self.interrupts_at, self.over_at(), piece, noise];
-        all.into_iter().flatten().min()
+        let interrupts_at = self.interrupts_at.map(|(at, _)| at);
+        let all = [interrupts_at, self.over_at(), piece, noise];
+        all.into_iter().flatten().filter(|at| *at > now).min()
     }
 
     /// The piece is tried once more.
@@ -120,19 +138,24 @@ impl PipelineMachine {
         if !speaks {
             if self.turn.interrupts_at.take().is_some() {
                 // Too short to interrupt. The call has paused the agent meanwhile.
-                self.turn.audio.clear();
+                if self.turn.is_aside {
+                    self.turn.audio.clear();
+                }
                 self.speech.was_paused(lasted);
             }
             return;
         }
-        if !self.is_interruptible {
-            return;
-        }
-        if self.is_heard() {
-            self.turn.interrupts_at = Some(self.now + INTERRUPTS_AFTER);
-        } else if self.is_answering() {
-            self.stop_answer();
-            self.turn.stopped = Some(StoppedAnswer::Unheard);
+        // A caller who speaks waits for nothing.
+        self.back();
+        let into = match self.is_heard() {
+            true => StoppedAnswer::HeardInPart,
+            false if self.is_unheard() => StoppedAnswer::Unheard,
+            false => return,
+        };
+        if self.is_interruptible {
+            self.turn.interrupts_at = Some((self.now + INTERRUPTS_AFTER, into));
+            let is_at_end = !self.is_answering() && self.speech.plays_for(self.now) < NEAR_END;
+            self.turn.is_aside = into == StoppedAnswer::HeardInPart && !is_at_end;
         }
     }
 
@@ -141,12 +164,24 @@ impl PipelineMachine {
         self.speech.is_playing(self.now) || self.is_answering() && self.speech.has_begun()
     }
 
+    /// An answer is being made of which nothing was heard, and which the caller may still change.
+    fn is_unheard(&self) -> bool {
+        self.is_answering() && !self.is_heard() && !self.speech.is_greeting()
+    }
+
     /// Takes the steps of the caller's turn that are due.
     pub(super) fn end_turn(&mut self) {
-        let is_due = |at: &mut Duration| *at <= self.now;
-        if self.turn.interrupts_at.take_if(is_due).is_some() {
-            self.interrupt();
-            self.turn.stopped = Some(StoppedAnswer::HeardInPart);
+        let is_due = |it: &mut (Duration, StoppedAnswer)| it.0 <= self.now;
+        let into = self.turn.interrupts_at.take_if(is_due).map(|it| it.1);
+        // An answer without words may have ended meanwhile.
+        let stops =
+            |into: &StoppedAnswer| *into == StoppedAnswer::HeardInPart || self.is_answering();
+        if let Some(into) = into.filter(stops) {
+            match into {
+                StoppedAnswer::HeardInPart => self.interrupt(),
+                StoppedAnswer::Unheard => self.stop_answer(),
+            }
+            self.turn.stopped = Some(into);
         }
         let turn = &mut self.turn;
         if !turn.is_speaking && !turn.audio.is_empty() && turn.changed + PIECE_AFTER <= self.now {
@@ -190,6 +225,10 @@ impl PipelineMachine {
         let Some(words) = transcripts::words(text) else {
             return;
         };
+        if self.is_interruptible && self.is_unheard() {
+            self.stop_answer();
+            self.turn.interrupts_at = None;
+        }
         self.turn.is_complete = transcripts::is_complete(&words);
         if self.turn.text.len() + words.len() <= TURN_MOST {
             if !self.turn.text.is_empty() {

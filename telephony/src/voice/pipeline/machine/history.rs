@@ -70,11 +70,11 @@ impl ChatHistory {
         self.record.add_to(Role::Agent, id, clause);
     }
 
-    /// Cuts a clause where it was heard.
-    pub(super) fn keep(&mut self, id: &str, heard_ms: u64, length_ms: u64) {
-        match heard_ms {
+    /// Cuts a clause of which the part `heard` of `all` was heard.
+    pub(super) fn keep(&mut self, id: &str, heard: u64, all: u64) {
+        match heard {
             0 => self.record.remove(id),
-            _ => self.record.keep(id, heard_ms, length_ms),
+            _ => self.record.keep(id, heard, all),
         }
     }
 
@@ -107,7 +107,8 @@ impl ChatHistory {
         }
     }
 
-    /// All messages, with the instruction first. Callers and agents take turns, because the templates of some models refuse others.
+    /// All messages, with the instruction first, and a message of the caller's side next. Callers and agents take turns, because the
+    /// templates of some models refuse others.
     pub(super) fn messages(&mut self, instruction: &str) -> Vec<Value> {
         let mut messages = vec![json!({"role": "system", "content": instruction})];
         for (id, role, text) in self.record.turns_with_ids() {
@@ -119,6 +120,9 @@ impl ChatHistory {
                 (Role::Caller | Role::Tool, None) => push(&mut messages, "user", "\n", &text),
             }
         }
+        if messages.get(1).is_none_or(|first| first["role"] != "user") {
+            messages.insert(1, json!({"role": "user", "content": ANSWERED}));
+        }
         messages
     }
 }
@@ -127,9 +131,6 @@ impl ChatHistory {
 fn push(messages: &mut Vec<Value>, role: &str, separator: &str, text: &str) {
     if matches!(text, "" | "[]") {
         return;
-    }
-    if role == "assistant" && messages.len() == 1 {
-        messages.push(json!({"role": "user", "content": ANSWERED}));
     }
     match messages.last_mut() {
         Some(last) if last["role"] == role && last.get("tool_calls").is_none() => {
@@ -149,9 +150,6 @@ fn push_calls(messages: &mut Vec<Value>, calls: &mut [ChatCall]) {
         json!({"id": call.id, "type": "function", "function": function})
     });
     let called: Vec<Value> = called.collect();
-    if messages.len() == 1 {
-        messages.push(json!({"role": "user", "content": ANSWERED}));
-    }
     match messages.last_mut().filter(is_agents) {
         Some(last) => last["tool_calls"] = json!(called),
         None => messages.push(json!({"role": "assistant", "content": "", "tool_calls": called})),
@@ -224,6 +222,16 @@ mod tests {
                 &format!("toolb: {outcome}"),
             ]
         );
+    }
+
+    #[test]
+    fn the_instruction_never_stands_alone() {
+        let mut history = ChatHistory::new(&[]);
+        let answered = format!("user: {ANSWERED}");
+        assert_eq!(shown(&mut history), ["system: Be kind.", &answered]);
+        history.called(vec![call("a")]);
+        let told = shown(&mut history);
+        assert_eq!(told[1..3], [answered, "assistant:  +a".to_owned()]);
     }
 
     #[test]

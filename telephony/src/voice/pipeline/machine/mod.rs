@@ -133,6 +133,7 @@ impl PipelineMachine {
                 let greeting = greeting.to_owned();
                 self.write(&greeting);
                 self.written();
+                self.speech.greets();
             }
             None => self.note(words::greeting(&self.agent).trim_matches(['[', ']'])),
         }
@@ -149,9 +150,9 @@ impl PipelineMachine {
         self.ask();
     }
 
-    /// An answer is being written or spoken.
+    /// An answer is being written or spoken, or is to end the call.
     fn is_answering(&self) -> bool {
-        self.answer.is_running() || !self.speech.is_empty()
+        self.answer.is_running() || !self.speech.is_empty() || self.answer.is_parting()
     }
 
     fn replied(&mut self, connection: u32, reply: PipelineReply) {
@@ -191,6 +192,7 @@ impl PipelineMachine {
     /// Ends the voice.
     fn lost(&mut self, words: String) {
         self.requests.cancel_all(&mut self.effects);
+        self.bill_ended();
         self.is_over = true;
         self.tell(VoiceEvent::Lost(words));
     }
@@ -223,6 +225,7 @@ impl VoiceMachine for PipelineMachine {
         if !self.is_over {
             self.proceed();
         }
+        self.bill_ended();
         let effects = std::mem::take(&mut self.effects);
         let tells = |effect: &SessionEffect<_>| matches!(effect, SessionEffect::Tell(_));
         if effects.iter().any(tells) {
@@ -234,7 +237,7 @@ impl VoiceMachine for PipelineMachine {
     fn due(&self) -> Option<Duration> {
         let summary = self.summary.as_ref().and_then(SummaryRequest::due);
         let resumes = self.requests.resumes_at().filter(|at| *at > self.now);
-        let turn = self.turn.due().filter(|at| *at > self.now);
+        let turn = self.turn.due(self.now);
         [summary, self.requests.due(), resumes, turn]
             .into_iter()
             .flatten()

@@ -1,12 +1,15 @@
 //! The requests that are under way: their deadlines, and what follows a failure.
 //!
 //! A failed request is tried once more. The second failure in a row of the same endpoint ends the voice, and so does one that every
-//! further attempt would meet.
+//! further attempt would meet. Requests that are under way together may fail together, which counts once.
 
 use std::time::Duration;
 
 use super::{PipelineMachine, PipelineRequest, SessionEffect, VoiceEvent};
-use crate::voice::common::{CloseReason, is_fatal};
+use crate::voice::{
+    Usage,
+    common::{CloseReason, is_fatal},
+};
 
 /// Time limits: for the text of the caller's words, for the beginning of an answer, and for the beginning of speech.
 const TEXT: Duration = Duration::from_secs(10);
@@ -61,14 +64,23 @@ pub(super) struct PipelineRequests {
     running: Vec<RunningRequest>,
     /// The call has not taken all that it was told. Nothing is read until it has, so no deadline counts.
     is_blocked: bool,
-    /// Failures in a row of each endpoint.
-    failures: [u32; 3],
+    failures: [StageFailures; 3],
     /// Nothing is requested before this time, because something has failed.
     not_before: Option<Duration>,
-    /// The call knows of a failure.
+    /// The call knows of a failure, and waits.
     is_away: bool,
+    /// What requests have used that have ended.
+    unbilled: Vec<Usage>,
     /// The server refuses to tell the usage in a stream.
     pub(super) is_plain: bool,
+}
+
+/// Failures in a row of an endpoint.
+#[derive(Debug, Default)]
+struct StageFailures {
+    count: u32,
+    /// The newest request when the last one was counted.
+    newest: u32,
 }
 
 #[derive(Debug)]
@@ -77,6 +89,8 @@ struct RunningRequest {
     stage: Stage,
     deadline: Duration,
     has_begun: bool,
+    /// As last reported: some servers report the sum so far with every part of an answer.
+    usage: Option<Usage>,
 }
 
 impl PipelineRequests {
@@ -98,6 +112,7 @@ impl PipelineRequests {
             stage,
             deadline: now + stage.limit(),
             has_begun: false,
+            usage: None,
         });
         effects.push(SessionEffect::Open { connection });
         effects.push(SessionEffect::Send {
@@ -119,10 +134,9 @@ impl PipelineRequests {
     }
 
     pub(super) fn cancel_all(&mut self, effects: &mut Vec<SessionEffect<PipelineRequest>>) {
-        let running = self.running.drain(..);
-        effects.extend(running.map(|it| SessionEffect::Close {
-            connection: it.connection,
-        }));
+        while let Some(connection) = self.running.last().map(|it| it.connection) {
+            self.cancel(connection, effects);
+        }
     }
 
     fn take(&mut self, connection: u32) -> Option<RunningRequest> {
@@ -130,7 +144,26 @@ impl PipelineRequests {
             .running
             .iter()
             .position(|it| it.connection == connection)?;
-        Some(self.running.swap_remove(at))
+        let running = self.running.swap_remove(at);
+        self.unbilled.extend(running.usage);
+        Some(running)
+    }
+
+    /// A request reports what it has used so far.
+    pub(super) fn used(&mut self, connection: u32, usage: Usage) {
+        let mut running = self.running.iter_mut();
+        if let Some(running) = running.find(|it| it.connection == connection) {
+            running.usage = Some(usage);
+        }
+    }
+
+    pub(super) fn take_unbilled(&mut self) -> Vec<Usage> {
+        std::mem::take(&mut self.unbilled)
+    }
+
+    /// The last request to the endpoint that ended has failed.
+    pub(super) fn has_failed(&self, stage: Stage) -> bool {
+        self.failures[stage as usize].count > 0
     }
 
     pub(super) fn block(&mut self) {
@@ -179,6 +212,11 @@ impl PipelineMachine {
         };
         running.has_begun = true;
         running.deadline = now + STALL;
+        self.back();
+    }
+
+    /// The call waits for no second attempt any more.
+    pub(super) fn back(&mut self) {
         if std::mem::take(&mut self.requests.is_away) {
             self.tell(VoiceEvent::Reconnected);
         }
@@ -193,7 +231,7 @@ impl PipelineMachine {
         if running.stage == Stage::Speaking && !running.has_begun {
             return self.fail(&running, &CloseReason::gone("it sends no sound"));
         }
-        self.requests.failures[running.stage as usize] = 0;
+        self.requests.failures[running.stage as usize].count = 0;
         match running.stage {
             Stage::Hearing => {}
             Stage::Thinking => self.thought_over(connection),
@@ -226,26 +264,48 @@ impl PipelineMachine {
         if self.summary.is_some() {
             return self.summed_up();
         }
+        if stage == Stage::Thinking && !self.answer.is_from(running.connection) {
+            // The answer was complete.
+            self.requests.failures[stage as usize].count = 0;
+            return;
+        }
         let is_final = why.is_final || is_fatal(&why.words);
         let is_plain = self.requests.is_plain;
         if stage == Stage::Thinking && why.refused && !is_final && !is_plain {
             self.requests.is_plain = true;
             return self.thinking_failed(false);
         }
+        let newest = self.requests.count;
         let failures = &mut self.requests.failures[stage as usize];
-        *failures += 1;
+        if running.connection > failures.newest {
+            failures.count += 1;
+            failures.newest = newest;
+        }
         let pause = why.retry_after.unwrap_or(AGAIN);
-        if is_final || *failures >= 2 || pause >= stage.limit() {
+        if is_final || failures.count >= 2 || pause >= stage.limit() {
             return self.lost(format!("{}: {}", stage.name(), why.words));
         }
         self.requests.not_before = Some(self.now + pause);
-        if !std::mem::replace(&mut self.requests.is_away, true) {
+        self.again(running);
+    }
+
+    /// Has the work of a failed request done once more. The call waits for it, unless the caller has the word.
+    fn again(&mut self, running: &RunningRequest) {
+        let is_waiting = match running.stage {
+            Stage::Hearing => {
+                self.turn.transcription_failed();
+                !self.turn.is_speaking()
+            }
+            Stage::Thinking => {
+                self.thinking_failed(running.has_begun);
+                !self.turn.is_open(self.now)
+            }
+            Stage::Speaking => {
+                self.speech.failed(running.connection) && !self.turn.is_open(self.now)
+            }
+        };
+        if is_waiting && !std::mem::replace(&mut self.requests.is_away, true) {
             self.tell(VoiceEvent::Away);
-        }
-        match stage {
-            Stage::Hearing => self.turn.transcription_failed(),
-            Stage::Thinking => self.thinking_failed(running.has_begun),
-            Stage::Speaking => self.speech.failed(running.connection),
         }
     }
 }

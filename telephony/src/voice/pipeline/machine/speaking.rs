@@ -15,6 +15,8 @@ const SPEECH_MOST: usize = SPEECH_RATE as usize * 60;
 const PER_CHARACTER: usize = SPEECH_RATE as usize * 67 / 1_000;
 /// 100 ms, the longest piece for the call.
 const PIECE: usize = SPEECH_RATE as usize / 10;
+/// For a model of whose speech a part is missing.
+const CUT_OFF: &str = "A clause of your speech broke off. Of it, the conversation has only the words that the caller could hear.";
 
 #[derive(Debug, Default)]
 pub(super) struct SpokenAnswer {
@@ -25,6 +27,8 @@ pub(super) struct SpokenAnswer {
     made: u64,
     /// The call has some of this answer.
     has_begun: bool,
+    /// These are the tenant's given words, which may be a notice: they begin, even if the caller speaks.
+    is_greeting: bool,
     /// When all that the call has will have been played, by the clock.
     playing_until: Duration,
 }
@@ -42,15 +46,18 @@ struct Clause {
     /// Bytes of the text that the call has.
     told_text: usize,
     is_complete: bool,
+    /// It is complete as it is: its end will never come.
+    is_cut_off: bool,
 }
 
 impl Clause {
     /// The words that belong to the samples so far.
     fn words(&mut self) -> Option<String> {
-        let end = match self.is_complete && self.told == self.received {
+        let is_whole = self.is_complete && !self.is_cut_off;
+        let end = match is_whole && self.told == self.received {
             true => self.text.len(),
             false => {
-                let length = match self.is_complete {
+                let length = match is_whole {
                     true => self.received,
                     false => self.expected(),
                 };
@@ -98,8 +105,22 @@ impl SpokenAnswer {
         self.has_begun
     }
 
+    pub(super) fn is_greeting(&self) -> bool {
+        self.is_greeting
+    }
+
+    /// The clauses are the tenant's greeting.
+    pub(super) fn greets(&mut self) {
+        self.is_greeting = !self.clauses.is_empty();
+    }
+
     pub(super) fn is_playing(&self, now: Duration) -> bool {
-        now < self.playing_until
+        self.plays_for(now) > Duration::ZERO
+    }
+
+    /// The length of speech that the call has and that was not played yet.
+    pub(super) fn plays_for(&self, now: Duration) -> Duration {
+        self.playing_until.saturating_sub(now)
     }
 
     /// The call has paused the speech for this long.
@@ -120,12 +141,14 @@ impl SpokenAnswer {
         }
     }
 
-    /// A clause of which nothing came is tried once more; one that broke off ends there, because nobody wants to hear it twice.
-    pub(super) fn failed(&mut self, connection: u32) {
-        if let Some(clause) = self.find(connection) {
-            clause.is_complete = clause.received > 0;
+    /// A clause of which nothing came is tried once more (true); one that broke off ends there, because nobody wants to hear it twice.
+    pub(super) fn failed(&mut self, connection: u32) -> bool {
+        self.find(connection).is_some_and(|clause| {
+            clause.is_cut_off = clause.received > 0;
+            clause.is_complete = clause.is_cut_off;
             clause.request = None;
-        }
+            !clause.is_cut_off
+        })
     }
 }
 
@@ -179,13 +202,17 @@ impl PipelineMachine {
         }
         if is_endless {
             self.requests.cancel(connection, &mut self.effects);
-            self.speech.complete(connection);
+            self.speech.failed(connection);
         }
     }
 
-    /// Gives the call what there is, and has the next clauses made.
+    /// Has the next clauses made, and gives the call what there is, unless the caller is about to interrupt.
     pub(super) fn speak(&mut self) {
-        for at in 0..self.speech.clauses.len().min(AT_ONCE) {
+        let at_once = match self.requests.has_failed(Stage::Speaking) {
+            true => 1,
+            false => AT_ONCE,
+        };
+        for at in 0..self.speech.clauses.len().min(at_once) {
             let clause = &self.speech.clauses[at];
             if clause.request.is_none() && !clause.is_complete && self.requests.may_start(self.now)
             {
@@ -193,6 +220,9 @@ impl PipelineMachine {
                 let connection = self.start(Stage::Speaking, PipelineRequest::Speak { text });
                 self.speech.clauses[at].request = Some(connection);
             }
+        }
+        if self.turn.may_interrupt() {
+            return;
         }
         while let Some(mut clause) = self.speech.clauses.pop_front() {
             self.tell_clause(&mut clause);
@@ -205,6 +235,7 @@ impl PipelineMachine {
             return;
         }
         self.part();
+        self.speech.is_greeting = false;
         if std::mem::take(&mut self.speech.has_begun) {
             self.tell(VoiceEvent::TurnOver);
         }
@@ -227,6 +258,11 @@ impl PipelineMachine {
         }
         if clause.is_complete {
             self.tell_words(clause);
+        }
+        if clause.is_cut_off {
+            let (told, all) = (clause.told_text as u64, clause.text.len() as u64);
+            self.history.keep(&clause.id, told, all);
+            self.notes.push(CUT_OFF.to_owned());
         }
     }
 
@@ -255,6 +291,7 @@ impl PipelineMachine {
     pub(super) fn stop_speech(&mut self) {
         self.speech.cutter.clear();
         self.speech.has_begun = false;
+        self.speech.is_greeting = false;
         self.speech.playing_until = self.now;
         for clause in std::mem::take(&mut self.speech.clauses) {
             if let Some(connection) = clause.request {

@@ -7,7 +7,7 @@ use super::{
     ChatDelta, PipelineMachine, PipelineRequest, VoiceEvent, history::ChatCall, requests::Stage,
 };
 use crate::voice::{
-    ToolOutcome, Usage,
+    ToolOutcome,
     common::{
         AnswerTarget, BillDecision, RequestedCall, SessionEffect, SummaryRequest, ToolRequestFault,
         words,
@@ -48,6 +48,16 @@ impl ChatAnswer {
 
     pub(super) fn is_running(&self) -> bool {
         self.request.is_some()
+    }
+
+    /// Calls wait for the end of the speech.
+    pub(super) fn is_parting(&self) -> bool {
+        !self.parting.is_empty()
+    }
+
+    /// The request brings the answer that is being written.
+    pub(super) fn is_from(&self, connection: u32) -> bool {
+        self.request == Some(connection)
     }
 
     /// Adds a piece of a call. Some servers number all calls alike, so a new id begins a new call.
@@ -132,9 +142,9 @@ impl PipelineMachine {
     /// A part of an answer.
     pub(super) fn thought(&mut self, connection: u32, delta: ChatDelta) {
         if let Some(usage) = delta.usage {
-            self.billed(usage);
+            self.requests.used(connection, usage);
         }
-        if self.answer.request != Some(connection) {
+        if !self.answer.is_from(connection) {
             return;
         }
         if !delta.content.is_empty() || !delta.calls.is_empty() || delta.is_last {
@@ -166,13 +176,16 @@ impl PipelineMachine {
         }
     }
 
-    fn billed(&mut self, usage: Usage) {
-        match self.bill.add(usage, self.now) {
-            BillDecision::Believed(usage) => self.tell(VoiceEvent::Usage(usage)),
-            BillDecision::Absurd { is_first: true } => self.effects.push(SessionEffect::Warn(
-                "the model bills more tokens than a call of this length can use; they are not counted",
-            )),
-            BillDecision::Absurd { is_first: false } => {}
+    /// Bills the requests that have ended, each once.
+    pub(super) fn bill_ended(&mut self) {
+        for usage in self.requests.take_unbilled() {
+            match self.bill.add(usage, self.now) {
+                BillDecision::Believed(usage) => self.tell(VoiceEvent::Usage(usage)),
+                BillDecision::Absurd { is_first: true } => self.effects.push(SessionEffect::Warn(
+                    "the model bills more tokens than a call of this length can use; they are not counted",
+                )),
+                BillDecision::Absurd { is_first: false } => {}
+            }
         }
     }
 

@@ -127,6 +127,26 @@ async fn a_server_that_is_away_ends_the_voice() {
     );
 }
 
+/// A fault behind the last part of an answer makes no second one.
+#[tokio::test]
+async fn what_follows_an_answer_does_not_matter() {
+    let server = FakePipeline::start();
+    let mut call = greeted(&server).await;
+    server.react(
+        Endpoint::Llm,
+        [ServerReaction::Events(vec![
+            json!({"choices": [{"delta": {"content": "It is here."}, "finish_reason": "stop"}]}),
+            json!({"usage": "much"}),
+        ])],
+    );
+    call.say(VoiceInput::Keys("the caller pressed 1".to_owned()))
+        .await;
+    let answer = call.until_turn_over("the answer").await;
+    assert_eq!(said(&answer).trim(), "It is here.");
+    assert!(!answer.contains(&VoiceEvent::Away), "{:?}", shown(&answer));
+    assert_eq!(server.calls(Endpoint::Llm).len(), 1);
+}
+
 #[tokio::test]
 async fn odd_events_end_nothing() {
     let server = FakePipeline::start();

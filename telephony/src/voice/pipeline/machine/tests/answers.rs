@@ -197,18 +197,40 @@ fn a_call_is_left_after_the_goodbye(#[case] tool: &str) {
     assert_eq!(story.is_thinking(), tool != "end_call");
 }
 
-#[test]
-fn a_goodbye_that_is_interrupted_ends_nothing() {
+#[rstest::rstest]
+#[case::not_made_yet(false)]
+#[case::made_meanwhile(true)]
+fn a_goodbye_that_is_interrupted_ends_nothing(#[case] is_made: bool) {
     let mut story = Story::greeted();
     story.caller_says("Thanks.");
     story.writes("Goodbye! ");
     story.calls(&[("end_call", "")]);
     story.sounds(500);
-    story.caller_speaks(700);
+    story.activity(true);
+    if is_made {
+        story.speaks(100);
+    }
+    story.audio(1_100);
+    story.activity(false);
     story.pass(100);
     story.writes_down("Wait!");
     assert_eq!(story.tools(), []);
     assert_eq!(story.asked(), "user: Wait!");
+}
+
+#[test]
+fn a_short_voice_delays_the_end_of_a_call() {
+    let mut story = Story::greeted();
+    story.caller_says("Thanks.");
+    story.writes("Goodbye! ");
+    story.calls(&[("end_call", "")]);
+    story.sounds(500);
+    story.activity(true);
+    story.speaks(100);
+    story.audio(500);
+    assert_eq!(story.tools(), []);
+    story.activity(false);
+    assert_eq!(story.tools(), [("call-1", "end_call")]);
 }
 
 #[test]

@@ -174,14 +174,118 @@ fn an_answer_that_stalls_is_broken_off() {
 }
 
 #[test]
-fn a_clause_that_breaks_off_is_not_said_twice() {
+fn a_clause_that_breaks_off_is_not_said_twice_and_counts_as_far_as_it_came() {
     let mut story = waiting("tts");
     story.sounds(500);
-    story.fails(CloseReason::gone("the connection broke"));
+    story.clause_fails();
     story.pass(1_000);
     assert!(story.open.is_empty());
-    assert_eq!(story.said(), "It comes soon. ");
+    assert_eq!(story.said(), "It ");
     assert_eq!(story.told.last(), Some(&VoiceEvent::TurnOver));
+    assert_eq!(
+        story.count(&VoiceEvent::Away),
+        0,
+        "there is nothing to wait for"
+    );
+    story.caller_says("What?");
+    assert_eq!(story.messages()[4], "assistant: It");
+    assert!(
+        story
+            .asked()
+            .starts_with("user: What?\n[A clause of your speech broke off"),
+        "{}",
+        story.asked()
+    );
+}
+
+#[test]
+fn clauses_that_fail_together_are_one_failure() {
+    let mut story = waiting("llm");
+    story.writes("It comes soon. By motorcycle. And hot. ");
+    assert_eq!(story.clauses(), ["It comes soon.", "By motorcycle."]);
+    story.clause_fails();
+    story.clause_fails();
+    assert_eq!(story.lost(), None);
+    story.pass(200);
+    assert_eq!(story.clauses(), ["It comes soon."], "one at a time");
+    story.speaks(500);
+    assert_eq!(story.clauses(), ["By motorcycle.", "And hot."]);
+    story.clause_fails();
+    story.clause_fails();
+    story.pass(200);
+    story.clause_fails();
+    assert!(story.lost().is_some(), "the second attempt failed, too");
+}
+
+/// Some servers report the sum so far with each part of an answer.
+#[rstest]
+#[case::done(|story: &mut Story| story.ends())]
+#[case::failed(|story: &mut Story| story.fails(CloseReason::gone("its stream broke off")))]
+#[case::lost(|story: &mut Story| story.fails(status("it answers with the error insufficient_quota")))]
+#[case::cancelled(|story: &mut Story| story.caller_speaks(700))]
+fn the_usage_of_an_answer_is_billed_once(#[case] ends: fn(&mut Story)) {
+    let mut story = waiting("llm");
+    story.billed.clear();
+    let usage = |text_out| Usage {
+        text_in: 10,
+        text_out,
+        ..Usage::default()
+    };
+    for text_out in 1..5 {
+        story.delta(ChatDelta {
+            content: "It ".to_owned(),
+            usage: Some(usage(text_out)),
+            ..ChatDelta::default()
+        });
+    }
+    assert_eq!(story.billed, []);
+    ends(&mut story);
+    assert_eq!(story.billed, [usage(4)]);
+}
+
+#[rstest]
+#[case::breaks(|story: &mut Story, connection: u32| {
+    let why = CloseReason::gone("the connection broke");
+    story.give(SessionInput::Closed { connection, why });
+})]
+#[case::stays_open(|story: &mut Story, _: u32| story.pass(3_000))]
+fn a_fault_behind_a_complete_answer_is_none(#[case] fault: fn(&mut Story, u32)) {
+    let mut story = waiting("llm");
+    story.writes("It comes soon.");
+    let connection = story.open[0].0;
+    story.delta(ChatDelta {
+        is_last: true,
+        ..ChatDelta::default()
+    });
+    story.speaks(500);
+    story.pass(1_000);
+    story.caller_says("And the milk?");
+    fault(&mut story, connection);
+    assert_eq!(story.count(&VoiceEvent::Away), 0);
+    assert_eq!(story.asked_times(), 2);
+    story.open.retain(|it| it.0 != connection);
+    story.answers("It comes, too.");
+    story.speaks(500);
+    assert_eq!(story.said(), "It comes soon. It comes, too. ");
+}
+
+#[test]
+fn nothing_is_waited_for_while_the_caller_speaks() {
+    let mut story = waiting("llm");
+    story.activity(true);
+    story.fails(CloseReason::gone("its stream broke off"));
+    story.audio(500);
+    story.activity(false);
+    story.pass(100);
+    assert_eq!(story.count(&VoiceEvent::Away), 0);
+    story.writes_down("");
+    assert_eq!(story.asked_times(), 2, "it is tried once more");
+
+    let mut story = waiting("llm");
+    story.fails(CloseReason::gone("its stream broke off"));
+    assert_eq!(story.told.last(), Some(&VoiceEvent::Away));
+    story.activity(true);
+    assert_eq!(story.told.last(), Some(&VoiceEvent::Reconnected));
 }
 
 #[test]
@@ -201,6 +305,7 @@ fn what_has_no_end_is_cut() {
         }
     }
     assert_eq!(story.milliseconds(), 60_000);
+    assert_eq!(story.said(), "It comes ", "not the end");
     assert_eq!(story.told.last(), Some(&VoiceEvent::TurnOver));
 
     let mut story = waiting("llm");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{ChatDelta, PipelineMachine, PipelineReply, PipelineRequest};
 use crate::voice::{
-    ToolOutcome, VoiceEvent, VoiceInput,
+    ToolOutcome, Usage, VoiceEvent, VoiceInput,
     common::{CloseReason, SessionEffect, SessionInput, VoiceMachine, tests::agent},
     pipeline::wire::CallDelta,
 };
@@ -21,6 +21,8 @@ struct Story {
     machine: PipelineMachine,
     now: Duration,
     told: Vec<VoiceEvent>,
+    /// The usage that was told.
+    billed: Vec<Usage>,
     open: Vec<(u32, PipelineRequest)>,
     /// All requests so far.
     made: Vec<PipelineRequest>,
@@ -34,6 +36,7 @@ impl Story {
             machine: PipelineMachine::new(agent(), "It is noon.", is_interruptible, so_far),
             now: Duration::ZERO,
             told: Vec::new(),
+            billed: Vec::new(),
             open: Vec::new(),
             made: Vec::new(),
             is_blocked: false,
@@ -62,9 +65,11 @@ impl Story {
         while let Some(input) = inputs.pop() {
             for effect in self.machine.step(input, self.now) {
                 match effect {
-                    SessionEffect::Tell(VoiceEvent::Usage(_)) => {}
                     SessionEffect::Tell(told) => {
-                        self.told.push(told);
+                        match told {
+                            VoiceEvent::Usage(usage) => self.billed.push(usage),
+                            told => self.told.push(told),
+                        }
                         if !self.is_blocked {
                             inputs = vec![SessionInput::Drained];
                         }
@@ -216,6 +221,20 @@ impl Story {
     fn fails(&mut self, why: CloseReason) {
         let connection = self.open.remove(0).0;
         self.give(SessionInput::Closed { connection, why });
+    }
+
+    /// The connection of the first clause that is being made breaks.
+    fn clause_fails(&mut self) {
+        let connection = self.first(|it| matches!(it, PipelineRequest::Speak { .. }));
+        self.open.retain(|it| it.0 != connection);
+        let why = CloseReason::gone("the connection broke");
+        self.give(SessionInput::Closed { connection, why });
+    }
+
+    /// Requests to the language model so far.
+    fn asked_times(&self) -> usize {
+        let is_chat = |it: &&PipelineRequest| matches!(it, PipelineRequest::Chat { .. });
+        self.made.iter().filter(is_chat).count()
     }
 
     fn is_open(&self, wanted: fn(&PipelineRequest) -> bool) -> bool {

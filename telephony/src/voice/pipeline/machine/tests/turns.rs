@@ -79,6 +79,9 @@ fn a_caller_who_goes_on_before_the_answer_is_heard_has_one_turn() {
     story.writes("With pleasure! Which");
     assert_eq!(story.clauses(), ["With pleasure!"]);
     story.activity(true);
+    story.audio(580);
+    assert_eq!(story.open.len(), 2, "it may be a noise");
+    story.audio(20);
     assert!(story.open.is_empty(), "all requests are cancelled");
     story.audio(400);
     story.activity(false);
@@ -93,17 +96,110 @@ fn a_caller_who_goes_on_before_the_answer_is_heard_has_one_turn() {
 }
 
 #[test]
-fn a_noise_while_the_model_thinks_costs_no_answer() {
+fn a_short_word_before_the_answer_is_heard_belongs_to_the_turn() {
+    let mut story = Story::greeted();
+    story.caller_says("A coffee.");
+    story.writes("With pleasure! Which");
+    story.caller_speaks(100);
+    story.pass(100);
+    assert_eq!(story.clauses(), ["With pleasure!"]);
+    story.writes_down("Two.");
+    assert!(story.clauses().is_empty());
+    assert_eq!(story.asked(), "user: A coffee. Two.");
+    assert_eq!(story.asked_times(), 2);
+}
+
+#[rstest::rstest]
+#[case::short(100, 1)]
+#[case::long(700, 2)]
+fn a_noise_while_the_model_thinks_costs_no_answer(
+    #[case] milliseconds: usize,
+    #[case] asked_times: usize,
+) {
+    let mut story = Story::greeted();
+    story.caller_says("Where is my order?");
+    story.caller_speaks(milliseconds);
+    story.pass(100);
+    story.writes_down("[NOISE]");
+    story.pass(100);
+    assert_eq!(story.asked(), "user: Where is my order?");
+    assert_eq!(story.asked_times(), asked_times);
+    assert!(story.is_thinking());
+}
+
+/// An answer without words has nothing to be stopped, but it does not end the call of somebody who speaks.
+#[rstest::rstest]
+#[case("check_order", &[("call-1", "check_order")], 1)]
+#[case("end_call", &[], 2)]
+fn a_voice_into_an_answer_without_words(
+    #[case] tool: &str,
+    #[case] called: &[(&str, &str)],
+    #[case] asked_times: usize,
+) {
     let mut story = Story::greeted();
     story.caller_says("Where is my order?");
     story.activity(true);
-    assert!(!story.is_thinking());
-    story.audio(500);
+    story.calls(&[(tool, "{}")]);
+    story.audio(1_100);
     story.activity(false);
     story.pass(100);
     story.writes_down("[NOISE]");
-    assert_eq!(story.asked(), "user: Where is my order?");
-    assert!(story.is_thinking());
+    story.pass(100);
+    assert_eq!(story.tools(), called);
+    assert_eq!(story.asked_times(), asked_times);
+    assert_eq!(story.count(&VoiceEvent::Interrupted), 0);
+}
+
+#[test]
+fn a_noise_holds_speech_back_for_its_own_time() {
+    let mut story = Story::greeted();
+    story.caller_says("Where is my order?");
+    story.answers("It comes soon.");
+    for _ in 0..3 {
+        story.activity(true);
+        story.audio(500);
+        story.activity(false);
+        story.audio(60);
+    }
+    story.activity(true);
+    story.speaks(500);
+    story.audio(500);
+    assert_eq!(story.milliseconds(), 0);
+    story.activity(false);
+    assert_eq!(
+        (story.milliseconds(), story.said().as_str()),
+        (500, "It comes soon. ")
+    );
+    assert_eq!(story.asked_times(), 1);
+}
+
+/// Its words may be a notice that the caller has to hear.
+#[rstest::rstest]
+#[case::speaks_on(false)]
+#[case::has_spoken(true)]
+fn a_given_greeting_begins_whoever_speaks(#[case] has_spoken: bool) {
+    let mut story = Story::with(true, &[]);
+    story.say(VoiceInput::Greet);
+    story.activity(true);
+    story.audio(1_000);
+    if has_spoken {
+        story.activity(false);
+        story.pass(100);
+        story.writes_down("Halo?");
+    }
+    assert_eq!(story.clauses(), ["Kopi Senja, selamat pagi!"]);
+    story.speaks(1_000);
+    assert_eq!(story.said(), "Kopi Senja, selamat pagi! ");
+    if !has_spoken {
+        story.activity(false);
+        story.pass(100);
+        story.writes_down("Halo?");
+    }
+    let messages = story.messages();
+    assert_eq!(
+        messages[2..],
+        ["assistant: Kopi Senja, selamat pagi!", "user: Halo?"]
+    );
 }
 
 #[test]
@@ -168,6 +264,30 @@ fn a_short_voice_does_not_interrupt() {
     assert!(story.open.is_empty(), "it is not written down either");
 }
 
+/// The caller need not wait for the end of a question.
+#[test]
+fn a_short_voice_over_the_last_words_is_an_answer() {
+    let mut story = Story::greeted();
+    story.caller_says("A coffee.");
+    story.answers("With milk?");
+    story.speaks(2_000);
+    story.pass(1_000);
+    story.caller_speaks(100);
+    story.pass(100);
+    assert!(!story.is_hearing(), "a second is left");
+
+    let mut story = Story::greeted();
+    story.caller_says("A coffee.");
+    story.answers("With milk?");
+    story.speaks(2_000);
+    story.pass(1_001);
+    story.caller_speaks(100);
+    story.pass(100);
+    story.writes_down("Ya.");
+    assert_eq!(story.asked(), "user: Ya.");
+    assert_eq!(story.count(&VoiceEvent::Interrupted), 0);
+}
+
 #[test]
 fn a_short_voice_is_an_answer_when_nobody_else_speaks() {
     let mut story = Story::greeted();
@@ -221,20 +341,32 @@ fn an_agent_that_is_not_to_be_interrupted_answers_afterwards() {
     assert_eq!(story.asked(), "user: Hello?");
 }
 
+/// It may be a noise in which the caller speaks.
 #[test]
-fn a_long_speech_is_written_down_in_pieces() {
+fn a_voice_without_end_is_answered_after_15_s_and_heard_on() {
     let mut story = Story::greeted();
     story.activity(true);
-    story.audio(30_000);
-    assert!(story.is_hearing());
-    assert_eq!(transcribed_ms(&story), 30_000);
-    story.writes_down("A long story.");
-    story.audio(5_000);
+    story.audio(14_980);
+    assert!(!story.is_hearing());
+    story.audio(20);
+    assert_eq!(transcribed_ms(&story), 15_000);
+    story.writes_down("A long story");
+    story.audio(480);
     assert!(!story.is_thinking());
+    story.audio(20);
+    assert_eq!(story.asked(), "user: A long story");
+    story.answers("Yes?");
+    story.speaks(500);
+    story.audio(14_500);
+    assert_eq!(transcribed_ms(&story), 15_000);
+    story.writes_down("with an end.");
+    assert_eq!(story.asked(), "user: with an end.");
+    story.answers("Yes?");
+    story.speaks(500);
+    story.audio(400);
     story.activity(false);
     story.pass(100);
-    story.writes_down("The end.");
-    assert_eq!(story.asked(), "user: A long story. The end.");
+    assert_eq!(transcribed_ms(&story), 400);
 }
 
 #[test]
