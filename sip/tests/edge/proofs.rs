@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use dikala_sip::settings::{Credentials, RegisterSettings, Trunk};
+use dikala_sip::{
+    leg::{HangupNote, LegEvent, Order},
+    settings::{Credentials, RegisterSettings, TransferMethod, Trunk},
+};
 use md5::{Digest, Md5};
 use tokio::net::UdpSocket;
 
 use crate::{
     digests::call_by_digest,
-    support::{CallBehaviour, ScriptedPhone, TestEdge, header, offer, trunk},
+    support::{CallBehaviour, ScriptedPhone, TestEdge, eventually, header, offer, trunk},
 };
 
 /// A trunk with a registrar that never answers.
@@ -98,6 +101,34 @@ async fn a_trunk_that_wants_our_bye_proven_gets_it_so_once() {
         challenge(&mut phone, &again, status).await;
         while let Some(more) = phone.hears(Duration::from_millis(100)).await {
             assert_eq!(number(&more), number(&again), "a repeat: {more}");
+        }
+    }
+}
+
+/// Some carriers challenge every request, whatever was proven before.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_request_of_a_call_is_proven_to_a_trunk_that_wants_it() {
+    const WANTS: &str = "407 Proxy Authentication Required";
+    let trunk = Trunk {
+        transfer: TransferMethod::Refer,
+        ..silent_registrar().await
+    };
+    let transferring = CallBehaviour::Transfer("+62811111".to_owned());
+    let bench = TestEdge::with(transferring, 10, |sip| sip.trunks = vec![trunk]).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    for (method, answer) in [("REFER ", "603 Decline"), ("BYE ", "200 OK")] {
+        let request = phone.expect(method).await;
+        assert_eq!(header(&request, "Proxy-Authorization"), None);
+        challenge(&mut phone, &request, WANTS).await;
+        let again = phone.expect(method).await;
+        proven(&again, "Proxy-Authorization", number(&request) + 1);
+        phone.answer(&again, answer).await;
+        if method == "REFER " {
+            let told = |event: &LegEvent| matches!(event, LegEvent::Transfer(Err(_)));
+            eventually("it failed", || bench.call().events.iter().any(told)).await;
+            let words = "It is over.".to_owned();
+            bench.order(Order::Hangup(HangupNote { words })).await;
         }
     }
 }

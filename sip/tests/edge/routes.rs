@@ -71,6 +71,36 @@ async fn a_person_is_acknowledged_and_hung_up_at_the_server_of_a_recorded_name()
     assert_eq!(asked.load(Relaxed), before, "the route is kept");
 }
 
+/// A name that the DNS did not know for a moment is asked for again by the next request, and by a repeated answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_that_was_not_found_is_looked_up_again() {
+    let servers = Servers::new(false).await;
+    let named = servers.named.clone();
+    let known = std::mem::take(&mut *named.lock().unwrap());
+    let person = UdpSocket::bind("127.0.0.7:0").await.unwrap();
+    let address = person.local_addr().unwrap();
+    let transferring = CallBehaviour::Transfer("+62811111".to_owned());
+    let bench = TestEdge::with(transferring, 10, |sip| {
+        sip.nameservers = vec![servers.nameserver];
+        sip.trunks[0].outbound.uri = Some(format!("sip:{address}"));
+    })
+    .await;
+    let [mut proxy, _second] = servers.phones(&bench).await;
+    let mut person = ScriptedPhone::at(person, bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let invite = person.expect("INVITE ").await;
+    let accepted = recorded(&person.response(&invite, "200 OK", "person", &offer(40_002)));
+    person.send(&accepted).await;
+    person.expect("ACK ").await;
+    *named.lock().unwrap() = known;
+    person.send(&accepted).await;
+    proxy.expect("ACK ").await;
+    phone.hang_up().await;
+    let bye = proxy.expect("BYE ").await;
+    proxy.answer(&bye, "200 OK").await;
+}
+
 /// The person is heard at once, and is acknowledged and hung up where the answer came from. Both need less time than the DNS, which
 /// is asked for something else meanwhile.
 #[tokio::test(flavor = "multi_thread")]

@@ -123,6 +123,8 @@ fn service(priority: u16, server: SocketAddr) -> Vec<u8> {
 pub struct Servers {
     sockets: Vec<UdpSocket>,
     pub nameserver: SocketAddr,
+    /// Those that it names.
+    pub named: Arc<Mutex<Vec<SocketAddr>>>,
     /// Questions to it.
     pub asked: Arc<AtomicUsize>,
     _served: JoinHandle<()>,
@@ -135,13 +137,14 @@ impl Servers {
             sockets.push(UdpSocket::bind((host, 0)).await.unwrap());
         }
         let servers = sockets.iter().map(|socket| socket.local_addr().unwrap());
-        let servers = Arc::new(Mutex::new(servers.collect()));
-        let dns = Nameserver::new(servers, whole);
+        let named = Arc::new(Mutex::new(servers.collect()));
+        let dns = Nameserver::new(named.clone(), whole);
         let asked = dns.asked.clone();
         let (nameserver, served) = dns.serve().await;
         Self {
             sockets,
             nameserver,
+            named,
             asked,
             _served: served,
         }
