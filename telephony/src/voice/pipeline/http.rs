@@ -256,7 +256,7 @@ impl Replies<'_> {
         Ok(())
     }
 
-    /// What follows the last part of an answer makes no difference to it.
+    /// Faults behind the last part of an answer make no difference to it.
     async fn chat(&mut self) -> Result<(), String> {
         let mut is_finished = false;
         match self.events(&mut is_finished).await {

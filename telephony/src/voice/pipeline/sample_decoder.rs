@@ -69,9 +69,9 @@ impl SampleDecoder {
     }
 }
 
-/// What stands before the samples.
+/// The bytes before the samples.
 struct SpeechBegin {
-    /// Its length in bytes.
+    /// Their number.
     header: usize,
     /// The rate of the samples, and their length in bytes if it is told.
     rate: u32,

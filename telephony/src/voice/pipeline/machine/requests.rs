@@ -69,7 +69,7 @@ pub(super) struct PipelineRequests {
     not_before: Option<Duration>,
     /// The call knows of a failure, and waits.
     is_away: bool,
-    /// What requests have used that have ended.
+    /// Usage of requests that have ended.
     unbilled: Vec<Usage>,
     /// The server refuses to tell the usage in a stream.
     pub(super) is_plain: bool,

@@ -248,7 +248,7 @@ fn the_usage_of_an_answer_is_billed_once(#[case] ends: fn(&mut Story)) {
     let why = CloseReason::gone("the connection broke");
     story.give(SessionInput::Closed { connection, why });
 })]
-#[case::stays_open(|story: &mut Story, _: u32| story.pass(3_000))]
+#[case::stays_open(|story: &mut Story, _: u32| story.pass(2_000))]
 fn a_fault_behind_a_complete_answer_is_none(#[case] fault: fn(&mut Story, u32)) {
     let mut story = waiting("llm");
     story.writes("It comes soon.");
@@ -260,11 +260,21 @@ fn a_fault_behind_a_complete_answer_is_none(#[case] fault: fn(&mut Story, u32)) 
     story.speaks(500);
     story.pass(1_000);
     story.caller_says("And the milk?");
+    story.pass(4_000);
+    let newer = story.open.last().unwrap().0;
+    let content = "It comes, ".to_owned();
+    story.reply(
+        newer,
+        PipelineReply::Chat(ChatDelta {
+            content,
+            ..ChatDelta::default()
+        }),
+    );
     fault(&mut story, connection);
     assert_eq!(story.count(&VoiceEvent::Away), 0);
     assert_eq!(story.asked_times(), 2);
     story.open.retain(|it| it.0 != connection);
-    story.answers("It comes, too.");
+    story.answers("too.");
     story.speaks(500);
     assert_eq!(story.said(), "It comes soon. It comes, too. ");
 }
