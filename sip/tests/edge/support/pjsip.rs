@@ -9,7 +9,7 @@ use std::{
 use super::{ChildProgram, Recording, eventually, make_tone, need, skip};
 
 /// The Python that has the library (`.ci/pjsua2`).
-const PYTHON: &str = "DIKALA_PJSUA2";
+const PYTHON: &str = "PJSUA2_PYTHON";
 
 /// Its recordings have the rate of its mixer.
 pub const PJSIP_RATE: usize = 16_000;
