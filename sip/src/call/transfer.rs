@@ -14,6 +14,7 @@ use super::{
     join::{Parting, ends, join},
     outbound,
     outgoing_leg::{LegDestination, OutgoingLeg},
+    requests::PendingRequest,
 };
 use crate::{
     leg::{Leg, LegEvent},
@@ -41,7 +42,7 @@ pub enum CallTransfer {
     Referred {
         to: String,
         /// `None` once the peer has accepted.
-        answers: Option<mpsc::Receiver<SipResponse>>,
+        asked: Option<Box<PendingRequest>>,
         until: Instant,
         /// Nobody waits for the outcome any more, but the peer goes on.
         is_cancelled: bool,
@@ -81,9 +82,8 @@ pub async fn next(transfer: &mut Option<CallTransfer>) -> TransferStep {
     match transfer {
         None => std::future::pending().await,
         Some(CallTransfer::Referred {
-            answers: Some(answers),
-            ..
-        }) => TransferStep::Referred(answers.recv().await),
+            asked: Some(asked), ..
+        }) => TransferStep::Referred(asked.answers.recv().await),
         Some(CallTransfer::Referred { until, .. }) => {
             sleep_until(*until).await;
             TransferStep::Late
@@ -133,15 +133,32 @@ impl Call {
         request.headers.push("Referred-By", &self.dialog.contact);
         let asked = self.ask(request);
         let is_asked = asked.is_some();
+        let asked = asked.map(Box::new);
         self.transfer = Some(CallTransfer::Referred {
             to,
-            answers: asked.map(|asked| asked.answers),
+            asked,
             until: Instant::now() + ANSWERED,
             is_cancelled: false,
         });
         if !is_asked {
             self.refer_failed(None).await;
         }
+    }
+
+    /// Repeats a challenged REFER once, with credentials, if the peer may get them.
+    fn proves_refer(&mut self, response: &SipResponse) -> bool {
+        if !matches!(response.status, 401 | 407) {
+            return false;
+        }
+        let mut transfer = self.transfer.take();
+        let mut is_proven = false;
+        if let Some(CallTransfer::Referred { asked, .. }) = &mut transfer {
+            let again = asked.as_ref().and_then(|asked| self.prove(asked, response));
+            is_proven = again.is_some();
+            *asked = again.map(Box::new).or(asked.take());
+        }
+        self.transfer = transfer;
+        is_proven
     }
 
     /// The peer does not do what it was asked for, so we call the person; unless the trunk wants REFER alone, the person has
@@ -223,12 +240,12 @@ impl Call {
         let goes_on = |transfer: &mut CallTransfer| match transfer {
             CallTransfer::Joined(_) => true,
             CallTransfer::Referred {
-                answers,
+                asked,
                 is_cancelled,
                 ..
             } => {
                 *is_cancelled = true;
-                answers.is_none()
+                asked.is_none()
             }
             CallTransfer::Dialling { .. } => false,
         };
@@ -241,10 +258,11 @@ impl Call {
         match step {
             TransferStep::Referred(Some(response)) if response.status < 200 => {}
             TransferStep::Referred(Some(response)) if response.status < 300 => {
-                if let Some(CallTransfer::Referred { answers, .. }) = &mut self.transfer {
-                    *answers = None;
+                if let Some(CallTransfer::Referred { asked, .. }) = &mut self.transfer {
+                    *asked = None;
                 }
             }
+            TransferStep::Referred(Some(response)) if self.proves_refer(&response) => {}
             TransferStep::Referred(response) => {
                 if response.is_none() {
                     self.route.forget();
@@ -315,12 +333,15 @@ impl Call {
 
     /// The peer hangs up. Many phones do so once they have accepted a REFER, without a NOTIFY.
     pub(super) async fn left(&mut self) {
-        let Some(CallTransfer::Referred { answers, .. }) = &mut self.transfer else {
+        let Some(CallTransfer::Referred { asked, .. }) = &mut self.transfer else {
             return;
         };
-        let is_taken = match answers {
+        let is_taken = match asked {
             None => true,
-            Some(answers) => timeout(CROSSING, taken(answers)).await.unwrap_or_default(),
+            Some(asked) => {
+                let taken = taken(&mut asked.answers);
+                timeout(CROSSING, taken).await.unwrap_or_default()
+            }
         };
         if is_taken {
             self.transfer = None;
