@@ -7,7 +7,7 @@ use std::{
         LazyLock,
         atomic::{AtomicU16, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Checks that the program is installed. Prints a note if not, and fails if it is required.
@@ -96,6 +96,12 @@ impl ChildProgram {
 
 impl Drop for ChildProgram {
     fn drop(&mut self) {
+        // kamailio ends its dozen processes if it is asked to end.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let until = Instant::now() + Duration::from_secs(1);
+        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
