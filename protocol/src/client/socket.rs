@@ -1,5 +1,6 @@
 //! Outgoing WebSockets, plain or over TLS.
 
+mod head;
 pub mod read_budget;
 pub mod silence;
 
@@ -20,12 +21,12 @@ use tokio_tungstenite::{
         self, Message as Frame,
         client::IntoClientRequest,
         http::{HeaderName, HeaderValue, header},
-        protocol::WebSocketConfig,
+        protocol::{Role, WebSocketConfig},
     },
 };
 use url::{Host, Url};
 
-use self::{read_budget::ReadBudget, silence::MonitoredStream};
+use self::{head::ResponseHead, read_budget::ReadBudget, silence::MonitoredStream};
 use crate::SUBPROTOCOL;
 
 /// Time in which sent bytes have to be acknowledged by the other machine.
@@ -37,8 +38,10 @@ const OPEN_WITHIN: Duration = Duration::from_secs(5);
 const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Unwritten bytes after which a writer has to wait.
 const WRITE_BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Buffer of each direction. Every call has a socket, and the default of 128 KiB would be most of a call's memory.
-const BUFFER_BYTES: usize = 16 * 1024;
+/// Bytes read at once. Every call has a socket, and its buffer grows to eight times this where messages come in bursts.
+const READ_BYTES: usize = 4 * 1024;
+/// Bytes that are collected before they are written.
+const WRITE_BYTES: usize = 16 * 1024;
 
 /// The transport of a WebSocket.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -139,11 +142,15 @@ async fn open(
         .max_message_size(Some(message_bytes_max))
         .max_frame_size(Some(message_bytes_max))
         .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
-        .read_buffer_size(BUFFER_BYTES)
-        .write_buffer_size(BUFFER_BYTES);
-    let stream = MonitoredStream::new(stream, budget);
+        .read_buffer_size(READ_BYTES)
+        .write_buffer_size(WRITE_BYTES);
+    let stream = ResponseHead::new(MonitoredStream::new(stream, budget));
     match client_async_with_config(request, stream, Some(config)).await {
-        Ok((socket, _)) => Ok(socket),
+        Ok((socket, _)) => {
+            let (stream, rest) = socket.into_inner().into_parts();
+            let (role, config) = (Role::Client, Some(config));
+            Ok(WebSocketStream::from_partially_read(stream, rest, role, config).await)
+        }
         Err(tungstenite::Error::Http(answer)) => Err(SocketError::Status(answer.status().as_u16())),
         Err(error) => Err(SocketError::Protocol(error.to_string())),
     }
