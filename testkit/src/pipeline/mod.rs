@@ -17,6 +17,7 @@ use std::{
 use serde_json::Value;
 use tokio::net::TcpListener;
 
+pub use self::rules::messages as check_messages;
 use crate::{aside::ServerThread, wait::eventually};
 
 /// The only accepted key.

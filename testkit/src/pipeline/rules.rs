@@ -107,8 +107,12 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(is_part)
 }
 
-/// One instruction, then sides that take turns. Every call is answered right after it.
-fn messages(messages: &[Value]) -> Result<(), String> {
+/// Checks the messages for a language model: one instruction, then sides that take turns, and every call answered right after it.
+///
+/// # Errors
+///
+/// The broken rule.
+pub fn messages(messages: &[Value]) -> Result<(), String> {
     let (first, rest) = messages.split_first().ok_or("there are no messages")?;
     if first["role"] != "system" {
         return Err("the first message is no instruction".to_owned());

@@ -81,10 +81,14 @@ fn call_id() -> CallId {
 }
 
 fn taken() -> MachineInput {
+    taken_for(agent())
+}
+
+fn taken_for(agent: Box<CallAgent>) -> MachineInput {
     MachineInput::Service(replied(ServiceReply::Taken {
         call: call_id(),
         did: did(),
-        agent: agent(),
+        agent,
         callee: CalleeNames::default(),
     }))
 }

@@ -9,7 +9,7 @@ mod http;
 mod machine;
 mod sample_decoder;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transcripts;
 mod wire;
 

@@ -25,9 +25,9 @@ impl Dice {
         from + (self.0 >> 33) % (to - from)
     }
 
-    /// A voice in whole frames.
+    /// A voice in whole frames. A shorter one than 300 ms interrupts nobody.
     fn voice_ms(&mut self) -> u64 {
-        self.between(6, 12) * FRAME_MS
+        self.between(8, 14) * FRAME_MS
     }
 }
 
@@ -75,7 +75,8 @@ fn pauses_of_a_thousand_turns(fake: &Fake) -> Vec<u64> {
 
 #[rstest]
 fn of_a_thousand_turns_hardly_one_has_a_long_pause(
-    #[values(VoiceProvider::Gemini, VoiceProvider::Openai)] provider: VoiceProvider,
+    #[values(VoiceProvider::Gemini, VoiceProvider::Openai, VoiceProvider::Pipeline)]
+    provider: VoiceProvider,
 ) {
     let fake = Fake::of(provider);
     let pauses = pauses_of_a_thousand_turns(&fake);
@@ -178,7 +179,8 @@ fn interrupted_call(provider: VoiceProvider, number: u64, dice: &mut Dice) -> Go
 
 #[rstest]
 fn of_two_hundred_interrupted_answers_no_goodbye_is_lost_and_nothing_unheard_is_written(
-    #[values(VoiceProvider::Gemini, VoiceProvider::Openai)] provider: VoiceProvider,
+    #[values(VoiceProvider::Gemini, VoiceProvider::Openai, VoiceProvider::Pipeline)]
+    provider: VoiceProvider,
 ) {
     let mut dice = Dice(11);
     let calls: Vec<Goodbye> = (0..200)
@@ -197,7 +199,7 @@ fn of_two_hundred_interrupted_answers_no_goodbye_is_lost_and_nothing_unheard_is_
 
 #[test]
 fn an_answer_whose_connection_breaks_is_said_again_a_hundred_times() {
-    for fake in Fake::both() {
+    for fake in [VoiceProvider::Gemini, VoiceProvider::Openai].map(Fake::of) {
         let mut dice = Dice(13);
         let (mut again, mut longest) = (0, 0);
         for _ in 0..10 {
@@ -233,15 +235,79 @@ fn an_answer_whose_connection_breaks_is_said_again_a_hundred_times() {
     }
 }
 
+/// When the requests of a pipeline break: while the caller's words are written down, before the model's first word, in its answer,
+/// and while the answer is spoken.
+#[derive(Debug, Clone, Copy)]
+enum Break {
+    Hearing,
+    Thinking,
+    Answering,
+    Speaking,
+}
+
+#[rstest]
+fn an_answer_whose_requests_break_is_heard_whole(
+    #[values(Break::Hearing, Break::Thinking, Break::Answering, Break::Speaking)] at: Break,
+) {
+    let fake = Fake::of(VoiceProvider::Pipeline);
+    let mut dice = Dice(17);
+    let mut longest = 0;
+    for conversation in 0..10 {
+        let mut call = SimulatedCall::greeted(&fake);
+        for turn in 0..10 {
+            call.wait(dice.between(300, 2_000));
+            let number = conversation * 10 + turn;
+            let answer = format!("Answer {number}, kata kata. Kata kata kata. Rest {number}.");
+            let before = call.said.len();
+            let expected = match at {
+                Break::Answering => {
+                    let partly = Reaction::Stall("Answer, kata".to_owned(), 1_200);
+                    fake.answer([partly, say(&answer, 3_000)]);
+                    format!("Answer, kata {answer} ")
+                }
+                Break::Thinking => {
+                    fake.answer([Reaction::Nothing, say(&answer, 3_000)]);
+                    format!("{answer} ")
+                }
+                Break::Hearing | Break::Speaking => {
+                    fake.answer([say(&answer, 3_000)]);
+                    format!("{answer} ")
+                }
+            };
+            call.speak(dice.voice_ms());
+            match at {
+                Break::Hearing => call.wait(dice.between(120, 380)),
+                Break::Thinking => call.wait(dice.between(450, 1_400)),
+                Break::Answering => call.wait(dice.between(700, 1_000)),
+                Break::Speaking => call.until_heard(dice.between(100, 600)),
+            }
+            let cut = call.ms;
+            call.cut();
+            call.until_said(&format!("Rest {number}."));
+            assert_eq!(call.said[before..], expected);
+            let silences = call.silences_since(cut);
+            longest = silences.into_iter().fold(longest, u64::max);
+        }
+        assert_eq!(call.fillers, 0);
+        call.hang_up();
+    }
+    println!("pipeline, {at:?}: 100 answers, the longest silence {longest} ms");
+    assert!(longest <= 1_500, "{longest}");
+    assert_eq!(fake.broken_rules(), [""; 0]);
+}
+
 #[test]
 fn providers_that_fail_in_turn_take_the_conversation_along_with_one_filler_each() {
-    let fakes = Fake::both();
+    let fakes = Fake::all();
     fakes[0].answer([say("Halo.", 600)]);
-    let mut call = SimulatedCall::ring(rules_with_fallback(), &fakes);
+    let mut rules = rules_with_fallback();
+    rules.voices.push((VoiceProvider::Pipeline, None));
+    rules.preferred.push(VoiceProvider::Pipeline);
+    let mut call = SimulatedCall::ring(rules, &fakes);
     call.until_said("Halo.");
     let mut longest = 0;
     for change in 0..8 {
-        let (fails, next) = (&fakes[change % 2], &fakes[(change + 1) % 2]);
+        let (fails, next) = (&fakes[change % 3], &fakes[(change + 1) % 3]);
         let asked = format!("Question {change}.");
         let answer = format!("Answer {change}.");
         fails.answer([say(&asked, 500)]);
@@ -277,7 +343,7 @@ fn providers_that_fail_in_turn_take_the_conversation_along_with_one_filler_each(
 
 #[test]
 fn the_first_words_are_heard_at_once() {
-    for fake in Fake::both() {
+    for fake in Fake::all() {
         let call = SimulatedCall::greeted(&fake);
         let ms = call.first_sound_ms() - call.answered_ms;
         println!(

@@ -11,8 +11,10 @@ use dikala_testkit::{
 
 use super::*;
 use crate::voice::{
-    SimulatedVoice, VoiceSetup, gemini::tests::simulated as simulated_gemini,
+    SimulatedVoice, VoiceSetup,
+    gemini::tests::simulated as simulated_gemini,
     openai::tests::simulated as simulated_openai,
+    pipeline::tests::simulated::{ChatReaction, SimulatedServers},
 };
 
 const PER_MS: u64 = 24;
@@ -27,7 +29,7 @@ const ENDED_MS: u64 = 440;
 /// The way of the 200 to the phone and of the ACK back.
 const ACKNOWLEDGED_MS: u64 = 60;
 
-/// A reaction of either fake.
+/// A reaction of any fake.
 #[derive(Debug, Clone)]
 pub(super) enum Reaction {
     Say(String, u64),
@@ -46,19 +48,22 @@ pub(super) enum Reaction {
 pub(super) enum Fake {
     Gemini(Arc<FakeGemini>),
     OpenAi(Arc<FakeOpenAi>),
+    Pipeline(Arc<SimulatedServers>),
 }
 
 impl Fake {
-    pub(super) fn both() -> [Self; 2] {
+    pub(super) fn all() -> [Self; 3] {
         [
             Self::of(VoiceProvider::Gemini),
             Self::of(VoiceProvider::Openai),
+            Self::of(VoiceProvider::Pipeline),
         ]
     }
 
     pub(super) fn of(provider: VoiceProvider) -> Self {
         match provider {
             VoiceProvider::Openai => Self::OpenAi(Arc::new(FakeOpenAi::start())),
+            VoiceProvider::Pipeline => Self::Pipeline(Arc::default()),
             _ => Self::Gemini(Arc::new(FakeGemini::start())),
         }
     }
@@ -67,6 +72,7 @@ impl Fake {
         match self {
             Self::Gemini(_) => VoiceProvider::Gemini,
             Self::OpenAi(_) => VoiceProvider::Openai,
+            Self::Pipeline(_) => VoiceProvider::Pipeline,
         }
     }
 
@@ -100,6 +106,18 @@ impl Fake {
                         RealtimeReaction::HangUp { text, milliseconds }
                     }
                 }]),
+                Self::Pipeline(servers) => servers.answer([match reaction {
+                    Reaction::Say(text, milliseconds) => ChatReaction::Say { text, milliseconds },
+                    Reaction::Nothing => ChatReaction::Nothing,
+                    // All that it writes is spoken.
+                    Reaction::Empty | Reaction::Write(_) => ChatReaction::Empty,
+                    Reaction::Stall(text, milliseconds) => {
+                        ChatReaction::Stall { text, milliseconds }
+                    }
+                    Reaction::HangUp(text, milliseconds) => {
+                        ChatReaction::HangUp { text, milliseconds }
+                    }
+                }]),
             }
         }
     }
@@ -117,6 +135,7 @@ impl Fake {
                 let newest = connections.last().expect("a connection");
                 Value::from(newest.events.clone()).to_string()
             }
+            Self::Pipeline(servers) => servers.newest_texts(),
         }
     }
 
@@ -124,6 +143,7 @@ impl Fake {
         match self {
             Self::Gemini(fake) => fake.broken_rules(),
             Self::OpenAi(fake) => fake.broken_rules(),
+            Self::Pipeline(servers) => servers.broken_rules(),
         }
     }
 
@@ -131,6 +151,7 @@ impl Fake {
         match self {
             Self::Gemini(fake) => simulated_gemini(fake, setup, now_ms),
             Self::OpenAi(fake) => simulated_openai(fake, setup, now_ms),
+            Self::Pipeline(servers) => servers.open(setup, now_ms),
         }
     }
 }
@@ -262,7 +283,10 @@ impl SimulatedCall {
             fillers: 0,
             voice_ms: 0,
         };
-        call.take(taken());
+        // Given words need no model, and a pipeline would speak them without asking it.
+        let mut agent = agent();
+        agent.greeting_text = None;
+        call.take(taken_for(agent));
         call
     }
 

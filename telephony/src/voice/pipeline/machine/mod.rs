@@ -96,8 +96,8 @@ impl PipelineMachine {
             _ if self.summary.is_some() => {}
             VoiceInput::Audio(samples) => self.turn.hear(&samples),
             VoiceInput::Activity { speaks } => self.activity(speaks),
-            // A second answer would say it all again.
-            VoiceInput::AnswerNow(_) if self.is_answering() || self.turn.is_open(self.now) => {}
+            VoiceInput::AnswerNow(_) if self.turn.is_open(self.now) => {}
+            VoiceInput::AnswerNow(_) if self.is_answering() => self.hurry(),
             VoiceInput::Text(text) | VoiceInput::AnswerNow(text) | VoiceInput::Goodbye(text) => {
                 self.note(&text);
             }

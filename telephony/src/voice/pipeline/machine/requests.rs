@@ -17,6 +17,8 @@ const FIRST_TOKEN: Duration = Duration::from_secs(5);
 const FIRST_SOUND: Duration = Duration::from_secs(5);
 /// The longest pause within an answer or speech.
 const STALL: Duration = Duration::from_secs(5);
+/// After this pause an answer for which the caller waits has stopped.
+const QUIET: Duration = Duration::from_secs(1);
 /// Pause before a failed request is tried again, if the server does not name one.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -55,6 +57,14 @@ impl Stage {
             Self::Speaking => "no sound came within 5 s",
         }
     }
+}
+
+/// The state of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    None,
+    GoesOn,
+    Stopped,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +106,16 @@ struct RunningRequest {
 impl PipelineRequests {
     pub(super) fn is_running(&self, connection: u32) -> bool {
         self.running.iter().any(|it| it.connection == connection)
+    }
+
+    pub(super) fn progress(&self, connection: u32, now: Duration) -> Option<Progress> {
+        let mut running = self.running.iter();
+        let running = running.find(|it| it.connection == connection)?;
+        Some(match running.has_begun {
+            false => Progress::None,
+            true if running.deadline <= now + STALL - QUIET => Progress::Stopped,
+            true => Progress::GoesOn,
+        })
     }
 
     pub(super) fn start(
@@ -273,7 +293,10 @@ impl PipelineMachine {
         let is_plain = self.requests.is_plain;
         if stage == Stage::Thinking && why.refused && !is_final && !is_plain {
             self.requests.is_plain = true;
-            return self.thinking_failed(false);
+            if !self.answer.one_is_left(running.connection) {
+                self.thinking_failed(false);
+            }
+            return;
         }
         let newest = self.requests.count;
         let failures = &mut self.requests.failures[stage as usize];
@@ -284,6 +307,9 @@ impl PipelineMachine {
         let pause = why.retry_after.unwrap_or(AGAIN);
         if is_final || failures.count >= 2 || pause >= stage.limit() {
             return self.lost(format!("{}: {}", stage.name(), why.words));
+        }
+        if stage == Stage::Thinking && self.answer.one_is_left(running.connection) {
+            return;
         }
         self.requests.not_before = Some(self.now + pause);
         self.again(running);
@@ -301,7 +327,8 @@ impl PipelineMachine {
                 !self.turn.is_open(self.now)
             }
             Stage::Speaking => {
-                self.speech.failed(running.connection) && !self.turn.is_open(self.now)
+                self.speech.failed(running.connection);
+                !self.turn.is_open(self.now)
             }
         };
         if is_waiting && !std::mem::replace(&mut self.requests.is_away, true) {

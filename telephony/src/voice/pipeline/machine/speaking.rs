@@ -15,9 +15,6 @@ const SPEECH_MOST: usize = SPEECH_RATE as usize * 60;
 const PER_CHARACTER: usize = SPEECH_RATE as usize * 67 / 1_000;
 /// 100 ms, the longest piece for the call.
 const PIECE: usize = SPEECH_RATE as usize / 10;
-/// For a model of whose speech a part is missing.
-const CUT_OFF: &str = "A clause of your speech broke off. Of it, the conversation has only the words that the caller could hear.";
-
 #[derive(Debug, Default)]
 pub(super) struct SpokenAnswer {
     cutter: ClauseCutter,
@@ -38,6 +35,10 @@ struct Clause {
     id: String,
     text: String,
     request: Option<u32>,
+    /// The request has brought sound.
+    is_sounding: bool,
+    /// Samples of the request that came with an earlier one, which broke off.
+    repeated: usize,
     /// Samples that wait for the clause before.
     held: Vec<i16>,
     /// All samples so far, and those that the call has.
@@ -46,7 +47,7 @@ struct Clause {
     /// Bytes of the text that the call has.
     told_text: usize,
     is_complete: bool,
-    /// It is complete as it is: its end will never come.
+    /// It has no end, so it is complete as it is.
     is_cut_off: bool,
 }
 
@@ -141,14 +142,13 @@ impl SpokenAnswer {
         }
     }
 
-    /// A clause of which nothing came is tried once more (true); one that broke off ends there, because nobody wants to hear it twice.
-    pub(super) fn failed(&mut self, connection: u32) -> bool {
-        self.find(connection).is_some_and(|clause| {
-            clause.is_cut_off = clause.received > 0;
-            clause.is_complete = clause.is_cut_off;
+    /// A clause that broke off is made once more, and goes on where it stopped.
+    pub(super) fn failed(&mut self, connection: u32) {
+        if let Some(clause) = self.find(connection) {
+            clause.repeated = clause.received;
+            clause.is_sounding = false;
             clause.request = None;
-            !clause.is_cut_off
-        })
+        }
     }
 }
 
@@ -187,11 +187,14 @@ impl PipelineMachine {
         let Some(clause) = self.speech.find(connection) else {
             return;
         };
-        let is_first = clause.received == 0;
+        let is_first = !std::mem::replace(&mut clause.is_sounding, true);
+        let (repeated, samples) = samples.split_at(samples.len().min(clause.repeated));
+        clause.repeated -= repeated.len();
         let room = SPEECH_MOST - clause.received;
         let is_endless = samples.len() > room;
         clause.held.extend(&samples[..samples.len().min(room)]);
         clause.received += samples.len().min(room);
+        clause.is_cut_off = is_endless;
         if is_first {
             let characters = clause.text.chars().count() as u64;
             let usage = Usage {
@@ -202,7 +205,7 @@ impl PipelineMachine {
         }
         if is_endless {
             self.requests.cancel(connection, &mut self.effects);
-            self.speech.failed(connection);
+            self.speech.complete(connection);
         }
     }
 
@@ -262,7 +265,6 @@ impl PipelineMachine {
         if clause.is_cut_off {
             let (told, all) = (clause.told_text as u64, clause.text.len() as u64);
             self.history.keep(&clause.id, told, all);
-            self.notes.push(CUT_OFF.to_owned());
         }
     }
 

@@ -4,7 +4,9 @@ use dikala_entities::foreign_json;
 use serde_json::{Value, json};
 
 use super::{
-    ChatDelta, PipelineMachine, PipelineRequest, VoiceEvent, history::ChatCall, requests::Stage,
+    ChatDelta, PipelineMachine, PipelineRequest, VoiceEvent,
+    history::ChatCall,
+    requests::{Progress, Stage},
 };
 use crate::voice::{
     ToolOutcome,
@@ -32,6 +34,8 @@ pub(super) struct ChatAnswer {
     /// Outcomes of functions came, which the model has not answered.
     has_outcomes: bool,
     request: Option<u32>,
+    /// The same request once more, because nothing has come of the first. The one that answers first counts.
+    second: Option<u32>,
     /// The calls so far, as they come in pieces.
     calls: Vec<CallDelta>,
     /// Complete calls that wait for the end of the speech.
@@ -55,9 +59,20 @@ impl ChatAnswer {
         !self.parting.is_empty()
     }
 
-    /// The request brings the answer that is being written.
+    /// The request may bring the answer that is wanted.
     pub(super) fn is_from(&self, connection: u32) -> bool {
-        self.request == Some(connection)
+        [self.request, self.second].contains(&Some(connection))
+    }
+
+    /// One of the two requests has failed. True if the other one is left.
+    pub(super) fn one_is_left(&mut self, failed: u32) -> bool {
+        let Some(second) = self.second.take() else {
+            return false;
+        };
+        if self.request == Some(failed) {
+            self.request = Some(second);
+        }
+        true
     }
 
     /// Adds a piece of a call. Some servers number all calls alike, so a new id begins a new call.
@@ -106,6 +121,39 @@ impl PipelineMachine {
         }
     }
 
+    /// The caller waits for an answer. A request that has brought nothing is made once more beside the first, which a slow server
+    /// may still answer. An answer that has stopped is broken off, and the model asked to go on.
+    pub(super) fn hurry(&mut self) {
+        let first = self.answer.request;
+        let Some(first) = first.filter(|_| self.requests.may_start(self.now)) else {
+            return;
+        };
+        match self.requests.progress(first, self.now) {
+            Some(Progress::None) if self.answer.second.is_none() => {
+                let request = self.chat(self.tool_declarations());
+                self.answer.second = Some(self.start(Stage::Thinking, request));
+            }
+            Some(Progress::Stopped) => {
+                self.requests.cancel(first, &mut self.effects);
+                self.thinking_failed(true);
+            }
+            _ => {}
+        }
+    }
+
+    /// The answer comes from this request. Another one is cancelled.
+    fn choose(&mut self, connection: u32) {
+        if let Some(second) = self.answer.second.take() {
+            let other = match connection == second {
+                true => self.answer.request.replace(second),
+                false => Some(second),
+            };
+            if let Some(other) = other {
+                self.requests.cancel(other, &mut self.effects);
+            }
+        }
+    }
+
     pub(super) fn ask(&mut self) {
         while let Some(note) = self.notes.pop() {
             self.history.note(&note);
@@ -118,16 +166,20 @@ impl PipelineMachine {
                 Vec::new()
             }
         };
-        let request = PipelineRequest::Chat {
-            messages: self.history.messages(&self.instruction),
-            tools,
-            is_plain: self.requests.is_plain,
-        };
+        let request = self.chat(tools);
         let connection = self.start(Stage::Thinking, request);
         self.answer.is_wanted = false;
         self.answer.request = Some(connection);
         self.answer.calls.clear();
         self.answer.characters = 0;
+    }
+
+    fn chat(&mut self, tools: Vec<Value>) -> PipelineRequest {
+        PipelineRequest::Chat {
+            messages: self.history.messages(&self.instruction),
+            tools,
+            is_plain: self.requests.is_plain,
+        }
     }
 
     fn tool_declarations(&self) -> Vec<Value> {
@@ -149,6 +201,7 @@ impl PipelineMachine {
         }
         if !delta.content.is_empty() || !delta.calls.is_empty() || delta.is_last {
             self.brought(connection);
+            self.choose(connection);
         }
         if let Some(summary) = &mut self.summary {
             summary.push(&delta.content);
@@ -191,14 +244,11 @@ impl PipelineMachine {
 
     /// The answer is complete. Its usage may follow.
     pub(super) fn thought_over(&mut self, connection: u32) {
-        if self
-            .answer
-            .request
-            .take_if(|it| *it == connection)
-            .is_none()
-        {
+        if !self.answer.is_from(connection) {
             return;
         }
+        self.choose(connection);
+        self.answer.request = None;
         if self.summary.is_some() {
             return self.summed_up();
         }
@@ -279,7 +329,8 @@ impl PipelineMachine {
 
     /// Ends the answer: the caller speaks, or the call is over.
     pub(super) fn stop_answer(&mut self) {
-        if let Some(connection) = self.answer.request.take() {
+        let requests = [self.answer.request.take(), self.answer.second.take()];
+        for connection in requests.into_iter().flatten() {
             self.requests.cancel(connection, &mut self.effects);
         }
         self.answer.calls.clear();

@@ -2,6 +2,7 @@
 
 mod conversation;
 mod faults;
+pub(crate) mod simulated;
 
 use dikala_testkit::pipeline::{FakePipeline, KEY, MODEL};
 

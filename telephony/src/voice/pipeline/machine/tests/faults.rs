@@ -52,6 +52,75 @@ fn each_deadline_is_met_twice(#[case] stage: &str, #[case] limit: u64, #[case] w
     assert!(story.open.is_empty());
 }
 
+fn asks_now(story: &mut Story) {
+    story.say(VoiceInput::AnswerNow("The caller waits.".to_owned()));
+}
+
+#[rstest]
+#[case::the_first(0)]
+#[case::the_second(1)]
+fn a_model_that_does_not_begin_is_asked_once_more_and_the_first_answer_counts(#[case] wins: usize) {
+    let mut story = waiting("llm");
+    asks_now(&mut story);
+    asks_now(&mut story);
+    let asked: Vec<(u32, PipelineRequest)> = story.open.clone();
+    assert_eq!(asked.len(), 2, "once more, and not twice");
+    assert_eq!(asked[0].1, asked[1].1);
+    let (winner, loser) = (asked[wins].0, asked[1 - wins].0);
+    story.open.swap(0, wins);
+    story.writes("It comes");
+    assert!(story.open.iter().all(|it| it.0 != loser), "is cancelled");
+    // What is on its way of the other one is not said.
+    let late = ChatDelta {
+        content: " Never.".to_owned(),
+        ..ChatDelta::default()
+    };
+    story.reply(loser, PipelineReply::Chat(late));
+    assert_eq!(
+        story.first(|it| matches!(it, PipelineRequest::Chat { .. })),
+        winner
+    );
+    story.answers(" soon.");
+    assert_eq!(story.clauses(), ["It comes soon."]);
+    // A model that has begun is not asked once more.
+    let asked = story.asked_times();
+    story.speaks(500);
+    story.pass(1_000);
+    story.caller_says("And now?");
+    story.writes("Well, ");
+    asks_now(&mut story);
+    assert_eq!(story.asked_times(), asked + 1);
+}
+
+#[test]
+fn of_two_requests_one_that_fails_is_not_repeated() {
+    for fails in [0, 1] {
+        let mut story = waiting("llm");
+        asks_now(&mut story);
+        story.open.swap(0, fails);
+        let asked = story.asked_times();
+        story.fails(CloseReason::gone("it broke"));
+        story.pass(1_000);
+        assert_eq!(story.asked_times(), asked, "the other one is left");
+        assert_eq!(story.count(&VoiceEvent::Away), 0);
+        story.fails(CloseReason::gone("it broke"));
+        story.pass(200);
+        assert_eq!(story.asked_times(), asked + 1);
+        assert_eq!(story.lost(), None, "they failed together");
+        story.answers("It comes soon.");
+        story.speaks(500);
+        assert_eq!(story.milliseconds(), 500);
+    }
+}
+
+#[test]
+fn a_caller_who_goes_on_cancels_both_requests() {
+    let mut story = waiting("llm");
+    asks_now(&mut story);
+    story.caller_speaks(1_000);
+    assert!(!story.is_thinking());
+}
+
 #[test]
 fn a_second_attempt_that_succeeds_is_reported() {
     let mut story = waiting("tts");
@@ -174,28 +243,44 @@ fn an_answer_that_stalls_is_broken_off() {
 }
 
 #[test]
-fn a_clause_that_breaks_off_is_not_said_twice_and_counts_as_far_as_it_came() {
+fn an_answer_that_stops_while_the_caller_waits_is_gone_on_with() {
+    let mut story = waiting("llm");
+    story.writes("It comes soon. By");
+    story.speaks(500);
+    story.pass(999);
+    let asked = story.asked_times();
+    asks_now(&mut story);
+    assert_eq!(story.asked_times(), asked, "it may go on");
+    story.pass(1);
+    asks_now(&mut story);
+    story.speaks(100);
+    assert_eq!(story.asked_times(), asked + 1);
+    let messages = story.messages();
+    assert_eq!(messages[4], "assistant: It comes soon. By");
+    assert!(messages[5].contains("go on where"), "{messages:?}");
+    assert_eq!(story.count(&VoiceEvent::Away), 0, "nothing has failed");
+}
+
+#[test]
+fn a_clause_that_breaks_off_goes_on_where_it_stopped() {
     let mut story = waiting("tts");
+    story.billed.clear();
     story.sounds(500);
     story.clause_fails();
-    story.pass(1_000);
-    assert!(story.open.is_empty());
     assert_eq!(story.said(), "It ");
+    assert_eq!(story.count(&VoiceEvent::Away), 1);
+    story.pass(200);
+    assert_eq!(story.clauses(), ["It comes soon."]);
+    story.sounds(300);
+    assert_eq!(story.milliseconds(), 500, "the caller has heard this");
+    story.speaks(700);
+    assert_eq!(story.milliseconds(), 1_000);
+    assert_eq!(story.said(), "It comes soon. ");
     assert_eq!(story.told.last(), Some(&VoiceEvent::TurnOver));
-    assert_eq!(
-        story.count(&VoiceEvent::Away),
-        0,
-        "there is nothing to wait for"
-    );
+    let characters: u64 = story.billed.iter().map(|usage| usage.characters).sum();
+    assert_eq!(characters, 2 * 14, "it was made twice");
     story.caller_says("What?");
-    assert_eq!(story.messages()[4], "assistant: It");
-    assert!(
-        story
-            .asked()
-            .starts_with("user: What?\n[A clause of your speech broke off"),
-        "{}",
-        story.asked()
-    );
+    assert_eq!(story.messages()[4], "assistant: It comes soon.");
 }
 
 #[test]
