@@ -12,7 +12,6 @@ mod changes;
 mod diagnosis;
 mod dialling;
 mod digests;
-mod echo;
 mod edges;
 mod faults;
 mod flood;

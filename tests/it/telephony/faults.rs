@@ -27,10 +27,20 @@ impl BridgeThread {
         model: &FakeGemini,
         change: impl FnOnce(&mut BridgeSettings),
     ) -> Self {
+        Self::start_behind(world, model, change, 0)
+    }
+
+    /// With a clock that is this many milliseconds behind: its calls are that much older for the service.
+    fn start_behind(
+        world: &TestWorld,
+        model: &FakeGemini,
+        change: impl FnOnce(&mut BridgeSettings),
+        behind_ms: i64,
+    ) -> Self {
         let mut settings = conversation::settings(model);
         change(&mut settings);
         let service = super::service(world);
-        let clock = Arc::new(|| SystemClock.now());
+        let clock = Arc::new(move || SystemClock.now().plus_ms(-behind_ms));
         let started = thread::spawn(move || BridgeThreads::start(&settings, service, clock));
         Self(Some(started.join().unwrap().unwrap()))
     }
@@ -363,8 +373,17 @@ async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
 /// A caller in a transfer, with the model and bridge, and the call's id. Of the bridge's time to stop, 5 s are for
 /// a sentence and its transmission.
 async fn transferred(world: &TestWorld) -> (FakeGemini, BridgeThread, TestPhone, String) {
+    transferred_behind(world, 0).await
+}
+
+/// The same with a bridge whose clock is this many milliseconds behind.
+async fn transferred_behind(
+    world: &TestWorld,
+    behind_ms: i64,
+) -> (FakeGemini, BridgeThread, TestPhone, String) {
     let model = FakeGemini::start();
-    let bridge = BridgeThread::start(world, &model, |settings| settings.shutdown_seconds = 15);
+    let change = |settings: &mut BridgeSettings| settings.shutdown_seconds = 15;
+    let bridge = BridgeThread::start_behind(world, &model, change, behind_ms);
     let phone = greeted(world, bridge.edge()).await;
     let id = text(&world.tenant.calls().await[0], "id");
     let to = json!({"to": "+6281100000"});
@@ -410,22 +429,49 @@ async fn assert_joined(world: &TestWorld, id: &str) {
     .await;
 }
 
+/// The cause of a joined call's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JoinedEnd {
+    Tenant,
+    Operator,
+    Credit,
+}
+
+#[rstest]
 #[actix_web::test]
-async fn a_tenant_can_end_a_joined_call() {
-    let world = world!(Sqlite, WorldSetup::new().minutes(10));
-    let (_model, _bridge, phone, id) = transferred(&world).await;
-    let (_person, second) = phone.takes_a_call().await;
+async fn a_joined_call_ends_from_outside_for_both(
+    #[values(JoinedEnd::Tenant, JoinedEnd::Operator, JoinedEnd::Credit)] end: JoinedEnd,
+) {
+    let world = world!(Sqlite, WorldSetup::new().minutes(1));
+    // The minute is over soon: a call of which 45 s are gone already.
+    let behind_ms = if end == JoinedEnd::Credit { 45_000 } else { 0 };
+    let (_model, _bridge, phone, id) = transferred_behind(&world, behind_ms).await;
+    let (person, second) = phone.takes_a_call().await;
     assert_joined(&world, &id).await;
     let path = format!("/calls/{id}/hangup");
-    world.tenant.api.post(&path, json!({})).await.expect(202);
+    let ended = match end {
+        JoinedEnd::Tenant => {
+            world.tenant.api.post(&path, json!({})).await.expect(202);
+            ["requested", "tenant"]
+        }
+        JoinedEnd::Operator => {
+            let operator = world.server.operator_api();
+            operator.post(&path, json!({})).await.expect(202);
+            ["operator", "operator"]
+        }
+        JoinedEnd::Credit => ["credits_exhausted", "system"],
+    };
     let (one, other) = (phone.hung_up().await, phone.hung_up().await);
     let ids = [&one, &other].map(|bye| dikala_testkit::phone::header(bye, "call-id"));
     assert!(ids.contains(&second) && ids[0] != ids[1], "{ids:?}");
     let call = world.tenant.call_over(&id).await;
     let seen = ["status", "hangupReason", "hangupInitiator"].map(|field| &call[field]);
-    assert_eq!(json!(seen), json!(["ended", "requested", "tenant"]));
+    assert_eq!(json!(seen), json!(["ended", ended[0], ended[1]]));
+    assert_eq!(world.tenant.billed(&id).await, Some(1));
+    assert!(person.packets() > 0, "the person heard the caller");
     // The model's summary came while both talked.
     world.event("call.transcript", &id).await;
+    world.assert_ledger_is_exact();
 }
 
 #[actix_web::test]

@@ -6,11 +6,15 @@ use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::VoiceProvider;
 use dikala_telephony::{
     bridge::TelephonyBridge,
-    settings::{BridgeSettings, OpenAiSettings, Prices, TurnDetection, Voice},
+    settings::{
+        BridgeSettings, EndpointSettings, OpenAiSettings, PipelineSettings, Prices, TurnDetection,
+        Voice,
+    },
 };
 use dikala_testkit::{
     gemini::FakeGemini,
     openai::{self, FakeOpenAi},
+    pipeline::{self, Endpoint, FakePipeline, ServerReaction},
 };
 
 use super::{
@@ -28,8 +32,9 @@ const SENTENCES: [&str; 3] = [
 /// The length of an answer of the simulated models.
 const ANSWER_MS: u64 = 400;
 
-/// Says each sentence, hears an answer to each, and hangs up. The transcript has one turn for each.
-async fn converse(world: &TestWorld, settings: &BridgeSettings) {
+/// Says each sentence, hears an answer to each, and hangs up. The transcript has one turn for each: how long it was, after these
+/// words.
+async fn converse(world: &TestWorld, settings: &BridgeSettings, heard_as: &str) {
     let clock = Arc::new(|| SystemClock.now());
     let bridge = TelephonyBridge::start(settings, super::service(world), clock)
         .await
@@ -56,7 +61,7 @@ async fn converse(world: &TestWorld, settings: &BridgeSettings) {
     assert_eq!((heard.len(), of("agent").len()), (3, 4), "{transcript:?}");
     for (said, length) in heard.iter().zip(lengths) {
         let ms = said
-            .strip_prefix("heard ")
+            .strip_prefix(heard_as)
             .and_then(|it| it.split(' ').next());
         let ms: usize = ms.and_then(|ms| ms.parse().ok()).expect("a length");
         assert!((length / 2..=length).contains(&ms), "{said} of {length} ms");
@@ -71,7 +76,7 @@ async fn whole_sentences_are_turns_with_gemini() {
     }
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    converse(&world, &settings(&model)).await;
+    converse(&world, &settings(&model), "heard ").await;
     assert_eq!(model.broken_rules(), Vec::<String>::new());
 }
 
@@ -103,7 +108,7 @@ async fn whole_sentences_are_turns_with_openai(#[case] turn_detection: TurnDetec
         voice,
         ..settings(&gemini)
     };
-    converse(&world, &settings).await;
+    converse(&world, &settings, "heard ").await;
     let commits = model.connections()[0].of_type("input_audio_buffer.commit");
     let expected = match turn_detection {
         TurnDetection::Own => SENTENCES.len(),
@@ -111,4 +116,46 @@ async fn whole_sentences_are_turns_with_openai(#[case] turn_detection: TurnDetec
     };
     assert_eq!(commits.len(), expected);
     assert_eq!(model.broken_rules(), Vec::<String>::new());
+}
+
+#[actix_web::test]
+async fn whole_sentences_are_turns_with_a_pipeline() {
+    if !have(&["espeak-ng", "sox"]) {
+        return;
+    }
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let agent = json!({"greetingText": null, "language": "id"});
+    world.tenant.change_agent(agent).await;
+    let server = FakePipeline::start();
+    // Of 20 characters, each with 20 ms of sound.
+    let answer = "Baik, saya catat ya.";
+    let answers = std::iter::repeat_n(ServerReaction::Text(answer), SENTENCES.len() + 1);
+    server.react(Endpoint::Llm, answers);
+    let endpoint = EndpointSettings {
+        url: server.url(),
+        api_key: pipeline::KEY.to_owned(),
+        model: pipeline::MODEL.to_owned(),
+    };
+    let pipeline = PipelineSettings {
+        stt: endpoint.clone(),
+        llm: endpoint.clone(),
+        tts: endpoint,
+        voice: "tone".to_owned(),
+        prices: Prices::default(),
+    };
+    let voice = Voice {
+        provider: VoiceProvider::Pipeline,
+        pipeline: Some(pipeline),
+        ..Voice::default()
+    };
+    let gemini = FakeGemini::start();
+    let settings = BridgeSettings {
+        voice,
+        ..settings(&gemini)
+    };
+    converse(&world, &settings, "A voice of ").await;
+    let transcriptions = server.calls(Endpoint::Stt);
+    assert_eq!(transcriptions.len(), SENTENCES.len());
+    assert!(transcriptions.iter().all(|it| it.body["language"] == "id"));
+    assert_eq!(server.broken_rules(), Vec::<String>::new());
 }

@@ -21,7 +21,7 @@ pub(super) struct ResponseHead<S> {
     stream: S,
     /// Bytes of [`END`] so far.
     matched: usize,
-    /// What was read beyond the end.
+    /// Bytes that were read beyond the end.
     rest: Vec<u8>,
 }
 

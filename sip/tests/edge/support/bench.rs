@@ -24,8 +24,6 @@ pub enum CallBehaviour {
     Echo,
     /// Rings, answers, and plays a tone of 440 Hz.
     Tone,
-    /// Rings, answers, and says these samples and mark 1.
-    Say(Vec<i16>),
     /// Rings and waits.
     Ring,
     Reject(CallRefusal),
@@ -277,12 +275,6 @@ async fn one(
                 CallBehaviour::HangUp => {
                     let words = "enough said".to_owned();
                     to(vec![Order::Hangup(HangupNote { words })]).await;
-                }
-                CallBehaviour::Say(samples) => {
-                    let said = [Speech::Audio(samples.clone()), Speech::Mark(1)];
-                    for speech in said {
-                        leg.speech.try_send(speech).unwrap();
-                    }
                 }
                 CallBehaviour::Transfer(number) => {
                     let number = number.clone();

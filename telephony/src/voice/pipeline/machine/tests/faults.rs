@@ -70,7 +70,7 @@ fn a_model_that_does_not_begin_is_asked_once_more_and_the_first_answer_counts(#[
     story.open.swap(0, wins);
     story.writes("It comes");
     assert!(story.open.iter().all(|it| it.0 != loser), "is cancelled");
-    // What is on its way of the other one is not said.
+    // Late words of the other one are not said.
     let late = ChatDelta {
         content: " Never.".to_owned(),
         ..ChatDelta::default()
