@@ -181,9 +181,52 @@ pub async fn write(
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use tokio::net::TcpListener;
+    use futures_util::StreamExt;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+    use tokio_rustls::rustls;
+    use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
     use super::*;
+
+    /// Some servers send their first message together with the end of the handshake.
+    #[tokio::test]
+    async fn a_message_right_behind_the_handshake_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("ws://{}", listener.local_addr().expect("an address"));
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                stream.read_buf(&mut request).await.expect("a request");
+            }
+            let request = String::from_utf8(request).expect("text");
+            let mut lines = request.lines().filter_map(|line| line.split_once(": "));
+            let key = lines.find(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key"));
+            let accept = derive_accept_key(key.expect("a key").1.as_bytes());
+            let mut answer = format!(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Accept: {accept}\r\n\r\n"
+            )
+            .into_bytes();
+            // A text of two letters.
+            answer.extend(b"\x81\x02hi");
+            stream.write_all(&answer).await.expect("sends");
+            stream
+        });
+        let tls = rustls::ClientConfig::builder()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        let tls = TlsConnector::from(Arc::new(tls));
+        let mut socket = dial(&url, &tls, Vec::new(), 1_024, None)
+            .await
+            .expect("a socket");
+        let first = socket.next().await.expect("a message").expect("readable");
+        assert_eq!(first, Frame::text("hi"));
+        drop(serving.await);
+    }
 
     #[tokio::test]
     async fn a_path_that_swallows_bytes_is_noticed() {

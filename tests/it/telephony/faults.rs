@@ -443,8 +443,8 @@ async fn a_joined_call_ends_from_outside_for_both(
     #[values(JoinedEnd::Tenant, JoinedEnd::Operator, JoinedEnd::Credit)] end: JoinedEnd,
 ) {
     let world = world!(Sqlite, WorldSetup::new().minutes(1));
-    // The minute is over soon: a call of which 45 s are gone already.
-    let behind_ms = if end == JoinedEnd::Credit { 45_000 } else { 0 };
+    // The minute is over soon: a call of which 40 s are gone already.
+    let behind_ms = if end == JoinedEnd::Credit { 40_000 } else { 0 };
     let (_model, _bridge, phone, id) = transferred_behind(&world, behind_ms).await;
     let (person, second) = phone.takes_a_call().await;
     assert_joined(&world, &id).await;

@@ -11,16 +11,17 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The end of the head of an HTTP response.
-const END: [u8; 4] = *b"\r\n\r\n";
 /// Bytes read at once. A head has a few hundred.
 const PIECE: usize = 1_024;
 
-/// A stream that is read as far as the end of an HTTP response's head.
+/// A stream that is read as far as the end of an HTTP response's head: its first empty line behind others. A line ends with a line
+/// feed, and a carriage return may stand before it.
 pub(super) struct ResponseHead<S> {
     stream: S,
-    /// Bytes of [`END`] so far.
-    matched: usize,
+    /// The head has a line that is not empty.
+    has_begun: bool,
+    /// The present line is empty so far.
+    is_line_empty: bool,
     /// Bytes that were read beyond the end.
     rest: Vec<u8>,
 }
@@ -29,7 +30,8 @@ impl<S> ResponseHead<S> {
     pub(super) fn new(stream: S) -> Self {
         Self {
             stream,
-            matched: 0,
+            has_begun: false,
+            is_line_empty: true,
             rest: Vec::new(),
         }
     }
@@ -42,13 +44,14 @@ impl<S> ResponseHead<S> {
     /// Bytes of a piece that belong to the head.
     fn head_of(&mut self, piece: &[u8]) -> usize {
         for (at, byte) in piece.iter().enumerate() {
-            self.matched = match *byte == END[self.matched] {
-                true => self.matched + 1,
-                false => usize::from(*byte == END[0]),
-            };
-            if self.matched == END.len() {
-                self.matched = 0;
-                return at + 1;
+            match byte {
+                b'\r' => {}
+                b'\n' if self.is_line_empty && self.has_begun => return at + 1,
+                b'\n' => self.is_line_empty = true,
+                _ => {
+                    self.has_begun = true;
+                    self.is_line_empty = false;
+                }
             }
         }
         piece.len()
@@ -96,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    /// A stream that gives these bytes in pieces of this length.
-    async fn read_in_pieces(bytes: &[u8], length: usize) -> (Vec<u8>, Vec<u8>) {
+    /// Reads these bytes in pieces of this length: the head, and the rest.
+    async fn read_in_pieces(bytes: &[u8], head_bytes: usize, length: usize) -> (Vec<u8>, Vec<u8>) {
         let (here, mut there) = tokio::io::duplex(length);
         let mut head = ResponseHead::new(here);
         let sent = bytes.to_vec();
@@ -107,7 +110,7 @@ mod tests {
             there
         });
         let mut read = Vec::new();
-        while !read.ends_with(&END) {
+        while read.len() < head_bytes {
             assert!(head.read_buf(&mut read).await.expect("bytes") > 0);
         }
         let (mut stream, mut rest) = head.into_parts();
@@ -128,12 +131,14 @@ mod tests {
     async fn nothing_is_lost_between_the_head_and_the_rest() {
         for (head, rest) in [
             ("HTTP/1.1 101 Switching\r\nA: b\r\n\r\n", "\r\n\r\nframes"),
-            ("HTTP/1.1 101\r\r\nA: \r\n\rb\r\n\r\n", ""),
-            ("\r\n\r\n", "x"),
+            ("HTTP/1.1 101\r\nA: \r\n\r\n", ""),
+            ("HTTP/1.1 101\nA: b\n\n", "\nx"),
+            ("HTTP/1.1 101\r\n\n", "x"),
+            ("\r\n\r\nHTTP/1.1 101\r\n\r\n", "x"),
         ] {
             let bytes = format!("{head}{rest}");
             for length in [1, 2, 3, 5, 7, 1_000] {
-                let (read, left) = read_in_pieces(bytes.as_bytes(), length).await;
+                let (read, left) = read_in_pieces(bytes.as_bytes(), head.len(), length).await;
                 assert_eq!((&*read, &*left), (head.as_bytes(), rest.as_bytes()));
             }
         }

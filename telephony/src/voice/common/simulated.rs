@@ -24,8 +24,8 @@ pub(crate) trait SimulatedVoice {
     fn due(&self) -> Option<u64>;
     /// Does what is due, and returns what the call is told.
     fn hear(&mut self, now_ms: u64) -> Vec<VoiceEvent>;
-    /// Breaks the connection.
-    fn cut(&mut self, now_ms: u64);
+    /// Breaks the connections. Returns how many there were.
+    fn cut(&mut self, now_ms: u64) -> usize;
     /// From now on nothing answers at the provider's address, or it answers again.
     fn set_down(&mut self, is_down: bool);
 }
@@ -178,11 +178,12 @@ impl<V: SocketMachine> SimulatedVoice for SimulatedSession<V> {
         std::mem::take(&mut self.told)
     }
 
-    fn cut(&mut self, now_ms: u64) {
+    fn cut(&mut self, now_ms: u64) -> usize {
         let connections: Vec<u32> = self.lines.keys().copied().collect();
-        for connection in connections {
-            self.arrive(OnItsWay::Closed(connection, "it broke"), now_ms);
+        for connection in &connections {
+            self.arrive(OnItsWay::Closed(*connection, "it broke"), now_ms);
         }
+        connections.len()
     }
 
     fn set_down(&mut self, is_down: bool) {

@@ -258,11 +258,13 @@ fn an_answer_whose_requests_break_is_heard_whole(
             call.wait(dice.between(300, 2_000));
             let number = conversation * 10 + turn;
             let answer = format!("Answer {number}, kata kata. Kata kata kata. Rest {number}.");
-            let before = call.said.len();
+            let (before, spoken) = (call.said.len(), call.voice_ms);
+            let mut length: u64 = 3_000;
             let expected = match at {
                 Break::Answering => {
                     let partly = Reaction::Stall("Answer, kata".to_owned(), 1_200);
                     fake.answer([partly, say(&answer, 3_000)]);
+                    length += 1_200;
                     format!("Answer, kata {answer} ")
                 }
                 Break::Thinking => {
@@ -282,9 +284,11 @@ fn an_answer_whose_requests_break_is_heard_whole(
                 Break::Speaking => call.until_heard(dice.between(100, 600)),
             }
             let cut = call.ms;
-            call.cut();
+            assert!(call.cut() > 0, "nothing was under way");
             call.until_said(&format!("Rest {number}."));
             assert_eq!(call.said[before..], expected);
+            let spoken = call.voice_ms - spoken;
+            assert!(length.abs_diff(spoken) < 100, "{spoken} of {length} ms");
             let silences = call.silences_since(cut);
             longest = silences.into_iter().fold(longest, u64::max);
         }

@@ -452,11 +452,9 @@ impl SimulatedCall {
             .sum()
     }
 
-    /// Breaks the connection to the model.
-    pub(super) fn cut(&mut self) {
-        if let Some(voice) = &mut self.voice {
-            voice.cut(self.ms);
-        }
+    /// Breaks the connections to the model. Returns how many there were.
+    pub(super) fn cut(&mut self) -> usize {
+        self.voice.as_mut().map_or(0, |voice| voice.cut(self.ms))
     }
 
     /// The provider in use answers no more.

@@ -183,6 +183,7 @@ impl PipelineMachine {
         self.speak();
         self.end_turn();
         self.think();
+        self.ask_beside();
     }
 
     fn tell(&mut self, heard: VoiceEvent) {
@@ -238,7 +239,8 @@ impl VoiceMachine for PipelineMachine {
         let summary = self.summary.as_ref().and_then(SummaryRequest::due);
         let resumes = self.requests.resumes_at().filter(|at| *at > self.now);
         let turn = self.turn.due(self.now);
-        [summary, self.requests.due(), resumes, turn]
+        let beside = self.beside_due().filter(|at| *at > self.now);
+        [summary, self.requests.due(), resumes, turn, beside]
             .into_iter()
             .flatten()
             .min()

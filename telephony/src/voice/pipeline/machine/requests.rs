@@ -17,8 +17,8 @@ const FIRST_TOKEN: Duration = Duration::from_secs(5);
 const FIRST_SOUND: Duration = Duration::from_secs(5);
 /// The longest pause within an answer or speech.
 const STALL: Duration = Duration::from_secs(5);
-/// After this pause an answer for which the caller waits has stopped.
-const QUIET: Duration = Duration::from_secs(1);
+/// The wait for a first token, and the pause within an answer, after which a waiting caller needs another answer.
+const WAITED: Duration = Duration::from_secs(1);
 /// Pause before a failed request is tried again, if the server does not name one.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -59,14 +59,6 @@ impl Stage {
     }
 }
 
-/// The state of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
-    None,
-    GoesOn,
-    Stopped,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct PipelineRequests {
     /// Requests made so far.
@@ -105,17 +97,23 @@ struct RunningRequest {
 
 impl PipelineRequests {
     pub(super) fn is_running(&self, connection: u32) -> bool {
-        self.running.iter().any(|it| it.connection == connection)
+        self.find(connection).is_some()
     }
 
-    pub(super) fn progress(&self, connection: u32, now: Duration) -> Option<Progress> {
-        let mut running = self.running.iter();
-        let running = running.find(|it| it.connection == connection)?;
-        Some(match running.has_begun {
-            false => Progress::None,
-            true if running.deadline <= now + STALL - QUIET => Progress::Stopped,
-            true => Progress::GoesOn,
-        })
+    fn find(&self, connection: u32) -> Option<&RunningRequest> {
+        self.running.iter().find(|it| it.connection == connection)
+    }
+
+    /// A part of its answer has come, and for some time nothing more.
+    pub(super) fn has_stopped(&self, connection: u32, now: Duration) -> bool {
+        let running = self.find(connection).filter(|it| it.has_begun);
+        running.is_some_and(|it| it.deadline <= now + STALL - WAITED)
+    }
+
+    /// When it has waited long enough for the beginning of its answer; `None` after that.
+    pub(super) fn waited_enough_at(&self, connection: u32) -> Option<Duration> {
+        let running = self.find(connection).filter(|it| !it.has_begun)?;
+        Some(running.deadline.saturating_sub(running.stage.limit()) + WAITED)
     }
 
     pub(super) fn start(
@@ -289,14 +287,15 @@ impl PipelineMachine {
             self.requests.failures[stage as usize].count = 0;
             return;
         }
+        // A lasting fault meets the other one, too.
+        if stage == Stage::Thinking && self.answer.one_is_left(running.connection) {
+            return;
+        }
         let is_final = why.is_final || is_fatal(&why.words);
         let is_plain = self.requests.is_plain;
         if stage == Stage::Thinking && why.refused && !is_final && !is_plain {
             self.requests.is_plain = true;
-            if !self.answer.one_is_left(running.connection) {
-                self.thinking_failed(false);
-            }
-            return;
+            return self.thinking_failed(false);
         }
         let newest = self.requests.count;
         let failures = &mut self.requests.failures[stage as usize];
@@ -307,9 +306,6 @@ impl PipelineMachine {
         let pause = why.retry_after.unwrap_or(AGAIN);
         if is_final || failures.count >= 2 || pause >= stage.limit() {
             return self.lost(format!("{}: {}", stage.name(), why.words));
-        }
-        if stage == Stage::Thinking && self.answer.one_is_left(running.connection) {
-            return;
         }
         self.requests.not_before = Some(self.now + pause);
         self.again(running);
@@ -327,8 +323,7 @@ impl PipelineMachine {
                 !self.turn.is_open(self.now)
             }
             Stage::Speaking => {
-                self.speech.failed(running.connection);
-                !self.turn.is_open(self.now)
+                self.speech.failed(running.connection) && !self.turn.is_open(self.now)
             }
         };
         if is_waiting && !std::mem::replace(&mut self.requests.is_away, true) {

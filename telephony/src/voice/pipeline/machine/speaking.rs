@@ -142,13 +142,14 @@ impl SpokenAnswer {
         }
     }
 
-    /// A clause that broke off is made once more, and goes on where it stopped.
-    pub(super) fn failed(&mut self, connection: u32) {
-        if let Some(clause) = self.find(connection) {
+    /// A clause that broke off is made once more, and goes on where it stopped. True if nothing of it had come.
+    pub(super) fn failed(&mut self, connection: u32) -> bool {
+        self.find(connection).is_some_and(|clause| {
             clause.repeated = clause.received;
             clause.is_sounding = false;
             clause.request = None;
-        }
+            clause.received == 0
+        })
     }
 }
 

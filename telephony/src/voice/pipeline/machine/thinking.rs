@@ -1,12 +1,12 @@
 //! The language model's answer: its text becomes clauses, its calls are carried out.
 
+use std::time::Duration;
+
 use dikala_entities::foreign_json;
 use serde_json::{Value, json};
 
 use super::{
-    ChatDelta, PipelineMachine, PipelineRequest, VoiceEvent,
-    history::ChatCall,
-    requests::{Progress, Stage},
+    ChatDelta, PipelineMachine, PipelineRequest, VoiceEvent, history::ChatCall, requests::Stage,
 };
 use crate::voice::{
     ToolOutcome,
@@ -36,6 +36,8 @@ pub(super) struct ChatAnswer {
     request: Option<u32>,
     /// The same request once more, because nothing has come of the first. The one that answers first counts.
     second: Option<u32>,
+    /// The request for whose answer the caller waits.
+    hurried: Option<u32>,
     /// The calls so far, as they come in pieces.
     calls: Vec<CallDelta>,
     /// Complete calls that wait for the end of the speech.
@@ -64,12 +66,12 @@ impl ChatAnswer {
         [self.request, self.second].contains(&Some(connection))
     }
 
-    /// One of the two requests has failed. True if the other one is left.
-    pub(super) fn one_is_left(&mut self, failed: u32) -> bool {
+    /// One of two requests has failed or brought nothing. True if the other one is left.
+    pub(super) fn one_is_left(&mut self, gone: u32) -> bool {
         let Some(second) = self.second.take() else {
             return false;
         };
-        if self.request == Some(failed) {
+        if self.request == Some(gone) {
             self.request = Some(second);
         }
         true
@@ -121,23 +123,32 @@ impl PipelineMachine {
         }
     }
 
-    /// The caller waits for an answer. A request that has brought nothing is made once more beside the first, which a slow server
-    /// may still answer. An answer that has stopped is broken off, and the model asked to go on.
+    /// The caller waits for an answer. One of which nothing is spoken and that has stopped is broken off, and the model asked to go
+    /// on; the call's next words of this kind come after an answer. For a request that has brought nothing, see
+    /// [`PipelineMachine::ask_beside`].
     pub(super) fn hurry(&mut self) {
-        let first = self.answer.request;
-        let Some(first) = first.filter(|_| self.requests.may_start(self.now)) else {
-            return;
-        };
-        match self.requests.progress(first, self.now) {
-            Some(Progress::None) if self.answer.second.is_none() => {
-                let request = self.chat(self.tool_declarations());
-                self.answer.second = Some(self.start(Stage::Thinking, request));
-            }
-            Some(Progress::Stopped) => {
-                self.requests.cancel(first, &mut self.effects);
-                self.thinking_failed(true);
-            }
-            _ => {}
+        self.answer.hurried = self.answer.request;
+        let stopped = self.answer.request.filter(|_| !self.speech.has_begun());
+        if let Some(stopped) = stopped.filter(|it| self.requests.has_stopped(*it, self.now)) {
+            self.requests.cancel(stopped, &mut self.effects);
+            self.thinking_failed(true);
+        }
+    }
+
+    /// When the hurried request is to be made once more.
+    pub(super) fn beside_due(&self) -> Option<Duration> {
+        let hurried = self.answer.request.filter(|_| self.answer.second.is_none());
+        let hurried = hurried.filter(|it| self.answer.hurried == Some(*it))?;
+        self.requests.waited_enough_at(hurried)
+    }
+
+    /// Makes a hurried request once more beside the first, which a slow server may still answer.
+    pub(super) fn ask_beside(&mut self) {
+        let is_due = self.beside_due().is_some_and(|at| at <= self.now);
+        if is_due && self.requests.may_start(self.now) {
+            self.answer.hurried = None;
+            let request = self.chat(self.tool_declarations());
+            self.answer.second = Some(self.start(Stage::Thinking, request));
         }
     }
 
@@ -199,9 +210,12 @@ impl PipelineMachine {
         if !self.answer.is_from(connection) {
             return;
         }
-        if !delta.content.is_empty() || !delta.calls.is_empty() || delta.is_last {
-            self.brought(connection);
+        let is_content = !delta.content.is_empty() || !delta.calls.is_empty();
+        if is_content {
             self.choose(connection);
+        }
+        if is_content || delta.is_last {
+            self.brought(connection);
         }
         if let Some(summary) = &mut self.summary {
             summary.push(&delta.content);
@@ -244,10 +258,10 @@ impl PipelineMachine {
 
     /// The answer is complete. Its usage may follow.
     pub(super) fn thought_over(&mut self, connection: u32) {
-        if !self.answer.is_from(connection) {
+        // Of two requests, one has ended without an answer.
+        if !self.answer.is_from(connection) || self.answer.one_is_left(connection) {
             return;
         }
-        self.choose(connection);
         self.answer.request = None;
         if self.summary.is_some() {
             return self.summed_up();

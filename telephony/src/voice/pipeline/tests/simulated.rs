@@ -300,10 +300,12 @@ impl SimulatedVoice for SimulatedPipeline {
         told
     }
 
-    fn cut(&mut self, now_ms: u64) {
-        for connection in self.open.clone() {
-            self.closed(connection, "it broke", now_ms);
+    fn cut(&mut self, now_ms: u64) -> usize {
+        let open = self.open.clone();
+        for connection in &open {
+            self.closed(*connection, "it broke", now_ms);
         }
+        open.len()
     }
 
     fn set_down(&mut self, is_down: bool) {

@@ -62,6 +62,9 @@ fn asks_now(story: &mut Story) {
 fn a_model_that_does_not_begin_is_asked_once_more_and_the_first_answer_counts(#[case] wins: usize) {
     let mut story = waiting("llm");
     asks_now(&mut story);
+    story.pass(999);
+    assert_eq!(story.open.len(), 1, "it has hardly begun");
+    story.pass(1);
     asks_now(&mut story);
     let asked: Vec<(u32, PipelineRequest)> = story.open.clone();
     assert_eq!(asked.len(), 2, "once more, and not twice");
@@ -89,34 +92,66 @@ fn a_model_that_does_not_begin_is_asked_once_more_and_the_first_answer_counts(#[
     story.caller_says("And now?");
     story.writes("Well, ");
     asks_now(&mut story);
+    story.pass(1_000);
     assert_eq!(story.asked_times(), asked + 1);
 }
 
+/// A request that was made twice.
+fn asked_twice() -> Story {
+    let mut story = waiting("llm");
+    asks_now(&mut story);
+    story.pass(1_000);
+    assert_eq!(story.open.len(), 2);
+    story
+}
+
+#[rstest]
+#[case::broken(CloseReason::gone("it broke"))]
+#[case::final_for_one(CloseReason { is_final: true, ..status("it answers with status 403") })]
+#[case::refused(status("it answers with status 400"))]
+#[case::limited(CloseReason { retry_after: Some(Duration::from_secs(60)), ..CloseReason::gone("it answers with status 429") })]
+fn of_two_requests_one_that_fails_leaves_the_other(
+    #[case] why: CloseReason,
+    #[values(0, 1)] fails: usize,
+) {
+    let mut story = asked_twice();
+    story.open.swap(0, fails);
+    let asked = story.asked_times();
+    story.fails(why);
+    story.pass(1_000);
+    assert_eq!(story.asked_times(), asked, "the other one is left");
+    assert_eq!((story.count(&VoiceEvent::Away), story.lost()), (0, None));
+    story.answers("It comes soon.");
+    story.speaks(500);
+    assert_eq!(story.milliseconds(), 500);
+}
+
 #[test]
-fn of_two_requests_one_that_fails_is_not_repeated() {
-    for fails in [0, 1] {
-        let mut story = waiting("llm");
-        asks_now(&mut story);
-        story.open.swap(0, fails);
-        let asked = story.asked_times();
-        story.fails(CloseReason::gone("it broke"));
-        story.pass(1_000);
-        assert_eq!(story.asked_times(), asked, "the other one is left");
-        assert_eq!(story.count(&VoiceEvent::Away), 0);
-        story.fails(CloseReason::gone("it broke"));
-        story.pass(200);
-        assert_eq!(story.asked_times(), asked + 1);
-        assert_eq!(story.lost(), None, "they failed together");
-        story.answers("It comes soon.");
-        story.speaks(500);
-        assert_eq!(story.milliseconds(), 500);
-    }
+fn of_two_requests_that_fail_the_last_counts() {
+    let mut story = asked_twice();
+    let asked = story.asked_times();
+    story.fails(CloseReason::gone("it broke"));
+    story.fails(CloseReason::gone("it broke"));
+    assert_eq!(story.count(&VoiceEvent::Away), 1);
+    story.pass(200);
+    assert_eq!(story.asked_times(), asked + 1);
+    story.fails(CloseReason::gone("it broke"));
+    assert!(story.lost().is_some());
+}
+
+#[test]
+fn of_two_requests_one_without_an_answer_leaves_the_other() {
+    let mut story = asked_twice();
+    story.ends();
+    assert!(story.is_thinking(), "the other one is left");
+    story.answers("It comes soon.");
+    assert_eq!(story.clauses(), ["It comes soon."]);
+    assert!(!story.is_thinking());
 }
 
 #[test]
 fn a_caller_who_goes_on_cancels_both_requests() {
-    let mut story = waiting("llm");
-    asks_now(&mut story);
+    let mut story = asked_twice();
     story.caller_speaks(1_000);
     assert!(!story.is_thinking());
 }
@@ -243,10 +278,9 @@ fn an_answer_that_stalls_is_broken_off() {
 }
 
 #[test]
-fn an_answer_that_stops_while_the_caller_waits_is_gone_on_with() {
+fn an_answer_that_stops_before_a_clause_while_the_caller_waits_is_gone_on_with() {
     let mut story = waiting("llm");
-    story.writes("It comes soon. By");
-    story.speaks(500);
+    story.writes("It comes");
     story.pass(999);
     let asked = story.asked_times();
     asks_now(&mut story);
@@ -256,9 +290,24 @@ fn an_answer_that_stops_while_the_caller_waits_is_gone_on_with() {
     story.speaks(100);
     assert_eq!(story.asked_times(), asked + 1);
     let messages = story.messages();
-    assert_eq!(messages[4], "assistant: It comes soon. By");
+    assert_eq!(messages[4], "assistant: It comes");
     assert!(messages[5].contains("go on where"), "{messages:?}");
     assert_eq!(story.count(&VoiceEvent::Away), 0, "nothing has failed");
+}
+
+/// Some servers send a call of a function in one piece at its end.
+#[test]
+fn an_answer_of_which_something_is_spoken_may_take_its_time() {
+    let mut story = waiting("llm");
+    story.writes("One moment. ");
+    story.speaks(500);
+    story.pass(4_000);
+    let asked = story.asked_times();
+    asks_now(&mut story);
+    assert_eq!(story.asked_times(), asked);
+    story.calls(&[("check_order", "{}")]);
+    let is_call = |told: &VoiceEvent| matches!(told, VoiceEvent::Tool { .. });
+    assert!(story.told.iter().any(is_call), "{:?}", story.told);
 }
 
 #[test]
@@ -268,7 +317,7 @@ fn a_clause_that_breaks_off_goes_on_where_it_stopped() {
     story.sounds(500);
     story.clause_fails();
     assert_eq!(story.said(), "It ");
-    assert_eq!(story.count(&VoiceEvent::Away), 1);
+    assert_eq!(story.count(&VoiceEvent::Away), 0, "it goes on at once");
     story.pass(200);
     assert_eq!(story.clauses(), ["It comes soon."]);
     story.sounds(300);
