@@ -26,6 +26,8 @@ use crate::{
 
 /// The longest ringing of the person's phone after a REFER.
 const ANSWERED: Duration = Duration::from_secs(60);
+/// The time in which a peer that has accepted a REFER reports anything. It has to do so at once (RFC 3515, 2.4.4).
+const REPORTED: Duration = Duration::from_secs(5);
 /// The longest delay of the response to a REFER that was sent before a BYE arrived.
 const CROSSING: Duration = Duration::from_millis(200);
 
@@ -44,6 +46,8 @@ pub enum CallTransfer {
         /// `None` once the peer has accepted.
         asked: Option<Box<PendingRequest>>,
         until: Instant,
+        /// The peer has reported that it calls the person.
+        is_reported: bool,
         /// Nobody waits for the outcome any more, but the peer goes on.
         is_cancelled: bool,
     },
@@ -138,6 +142,7 @@ impl Call {
             to,
             asked,
             until: Instant::now() + ANSWERED,
+            is_reported: false,
             is_cancelled: false,
         });
         if !is_asked {
@@ -178,6 +183,7 @@ impl Call {
         self.note_refer(&to, status, &why);
         let is_declined = status.is_some_and(|status| DECLINED.contains(&status));
         if is_declined || self.caller.trunk.transfer == TransferMethod::Refer {
+            self.direct(Control::Ring(false)).await;
             return self.not_transferred(&why);
         }
         self.dial(to).await;
@@ -258,8 +264,21 @@ impl Call {
         match step {
             TransferStep::Referred(Some(response)) if response.status < 200 => {}
             TransferStep::Referred(Some(response)) if response.status < 300 => {
-                if let Some(CallTransfer::Referred { asked, .. }) = &mut self.transfer {
+                if let Some(CallTransfer::Referred {
+                    asked,
+                    until,
+                    is_reported,
+                    is_cancelled,
+                    ..
+                }) = &mut self.transfer
+                {
                     *asked = None;
+                    if !*is_reported {
+                        *until = Instant::now() + REPORTED;
+                    }
+                    if !*is_cancelled {
+                        self.direct(Control::Ring(true)).await;
+                    }
                 }
             }
             TransferStep::Referred(Some(response)) if self.proves_refer(&response) => {}
@@ -269,6 +288,17 @@ impl Call {
                 }
                 let status = response.map_or(408, |response| response.status);
                 self.refer_failed(Some(status)).await;
+            }
+            TransferStep::Late
+                if matches!(
+                    self.transfer,
+                    Some(CallTransfer::Referred {
+                        is_reported: false,
+                        ..
+                    })
+                ) =>
+            {
+                self.refer_failed(Some(408)).await;
             }
             TransferStep::Late => {
                 let late = self.transfer.take();
@@ -280,6 +310,7 @@ impl Call {
                 {
                     let why = "nobody answered in time";
                     self.note_refer(&to, None, why);
+                    self.direct(Control::Ring(false)).await;
                     self.not_transferred(why);
                 }
             }
@@ -367,7 +398,17 @@ impl Call {
                 self.notify(LegEvent::Transfer(Ok(())));
             }
             Some(status @ 300..) => self.refer_failed(Some(status)).await,
-            _ => {}
+            // The peer reports nothing more.
+            _ if is_terminated(request) => self.refer_failed(Some(408)).await,
+            _ => {
+                if let Some(CallTransfer::Referred {
+                    until, is_reported, ..
+                }) = &mut self.transfer
+                {
+                    *is_reported = true;
+                    *until = Instant::now() + ANSWERED;
+                }
+            }
         }
     }
 
@@ -391,6 +432,12 @@ async fn taken(answers: &mut mpsc::Receiver<SipResponse>) -> bool {
         }
     }
     false
+}
+
+fn is_terminated(notify: &SipRequest) -> bool {
+    let state = notify.headers.get("Subscription-State").unwrap_or_default();
+    let state = state.split(';').next().unwrap_or_default().trim();
+    state.eq_ignore_ascii_case("terminated")
 }
 
 /// The status in a `message/sipfrag`.

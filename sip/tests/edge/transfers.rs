@@ -6,9 +6,10 @@ use dikala_sip::{
     leg::LegEvent,
     settings::{Credentials, OutboundIdentity, OutboundSettings, TransferMethod},
 };
-use tokio::net::UdpSocket;
+use tokio::{net::UdpSocket, time::timeout};
 
 use crate::{
+    changes::pcma,
     digests::call_by_digest,
     proofs::{challenge, proven},
     support::{CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, header, offer},
@@ -35,9 +36,18 @@ async fn ordered(phone: &mut ScriptedPhone) -> String {
 
 /// Reports how far a REFER is.
 async fn notify(phone: &mut ScriptedPhone, told: &str) {
+    report(phone, told, "active").await;
+}
+
+/// Ends the reports of a REFER before there is an outcome.
+async fn notify_ended(phone: &mut ScriptedPhone) {
+    report(phone, "180 Ringing", "terminated;reason=noresource").await;
+}
+
+async fn report(phone: &mut ScriptedPhone, told: &str, state: &str) {
     phone.cseq += 1;
-    let event = "Event: refer\r\nSubscription-State: active\r\n";
-    let notify = phone.request("NOTIFY", event, &format!("SIP/2.0 {told}\r\n"));
+    let event = format!("Event: refer\r\nSubscription-State: {state}\r\n");
+    let notify = phone.request("NOTIFY", &event, &format!("SIP/2.0 {told}\r\n"));
     let notify = notify.replace("application/sdp", "message/sipfrag");
     phone.send(&notify).await;
 }
@@ -89,6 +99,40 @@ async fn a_person_is_called_after_a_refer_that_fails() {
         phone.expect("INVITE sip:+62811111@").await;
         let told = |event: &LegEvent| matches!(event, LegEvent::Transfer(_));
         assert!(!bench.call().events.iter().any(told));
+        phone.hang_up().await;
+    }
+}
+
+/// Not even a first report, or the last one without an outcome: a caller would wait for good. Meanwhile the caller hears ringing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_called_if_the_peer_does_not_say_what_came_of_a_refer() {
+    for ends in [false, true] {
+        let bench = TestEdge::new(transferring()).await;
+        let media = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        phone
+            .call(REFERS, &pcma(media.local_addr().unwrap().port()))
+            .await;
+        let refer = phone.expect("REFER ").await;
+        phone.answer(&refer, "202 Accepted").await;
+        let mut packet = [0; 2_048];
+        loop {
+            let heard = timeout(PATIENCE, media.recv_from(&mut packet));
+            let (length, _) = heard.await.expect("ringing is heard").unwrap();
+            // Louder than silence in A-law.
+            if packet[12..length]
+                .iter()
+                .any(|byte| (byte ^ 0x55) & 0x7f > 0x30)
+            {
+                break;
+            }
+        }
+        if ends {
+            notify(&mut phone, "100 Trying").await;
+            phone.answered("SIP/2.0 200").await;
+            notify_ended(&mut phone).await;
+        }
+        phone.expect("INVITE sip:+62811111@").await;
         phone.hang_up().await;
     }
 }

@@ -91,6 +91,11 @@ impl Activity {
         change
     }
 
+    /// The caller speaks.
+    pub fn is_speaking(&self) -> bool {
+        self.speaking
+    }
+
     fn count(&mut self, verdict: Verdict) -> Option<VoiceChange> {
         let voice = verdict == Verdict::Voice;
         if verdict == Verdict::Echo && self.speaking {

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::{Channel, Codec, StreamEvent, THERE, buzz, give, packet, rtp, stream, terms, tick};
+use super::{
+    Channel, Codec, StreamEvent, THERE, audio, buzz, energy, give, packet, rtp, stream, terms, tick,
+};
 use crate::media::{fir::Resampler, g711::Law};
 
 /// 1.6 s of speech, 8 kHz, A-law.
@@ -61,9 +63,9 @@ fn who_falls_silent_by_himself_or_not_at_all_was_not_interrupted() {
     assert_eq!(silence(&buzz(5_000), |_| (), 0).0, [0; 0]);
 }
 
-/// When voice begins, with a phone that returns the agent's speech after 60 ms and at a third (−10 dB). Every 400 ms the network
+/// When voice begins, and the loudness that is passed on in each packet, with a phone that returns the agent's speech after 60 ms and at a third (−10 dB). Every 400 ms the network
 /// holds up its packets for 200 ms. From `caller_ms` on the caller speaks, as loud as the agent.
-fn voice_over_a_return(caller_ms: u64) -> Vec<u64> {
+fn voice_over_a_return(caller_ms: u64) -> (Vec<u64>, Vec<i64>) {
     let (mut words, mut speech) = (Vec::new(), Vec::new());
     Law::A.decode(SPEECH, &mut words);
     Resampler::from_8_to_24().run(&words, &mut speech);
@@ -72,6 +74,7 @@ fn voice_over_a_return(caller_ms: u64) -> Vec<u64> {
         ours.say(&speech);
     }
     let (mut returned, mut held_up, mut begins) = (VecDeque::new(), Vec::new(), Vec::new());
+    let mut passed = Vec::new();
     for n in 0..300_u16 {
         let now_ms = u64::from(n) * 20;
         let (sent, mut heard) = tick(&mut ours, now_ms);
@@ -100,13 +103,20 @@ fn voice_over_a_return(caller_ms: u64) -> Vec<u64> {
         }
         let began = heard.contains(&StreamEvent::VoiceStarted);
         begins.extend(began.then_some(now_ms));
+        passed.push(energy(&audio(&heard)));
     }
-    begins
+    (begins, passed)
 }
 
 #[test]
 fn speech_that_the_phone_returns_is_no_voice() {
-    assert_eq!(voice_over_a_return(u64::MAX), [0; 0]);
-    let begins = voice_over_a_return(4_400);
+    let (begins, passed) = voice_over_a_return(u64::MAX);
+    assert_eq!(begins, [0; 0]);
+    // Softer than −50 dB, once there is enough to compare.
+    let loud = passed[75..].iter().filter(|energy| **energy > 10_000);
+    assert_eq!(loud.count(), 0, "a model would hear the agent");
+    let (begins, passed) = voice_over_a_return(4_400);
     assert!((4_496..4_900).contains(&begins[0]), "{begins:?}");
+    let from = usize::try_from(begins[0] / 20).expect("a packet");
+    assert!(passed[from..from + 20].iter().max() > Some(&100_000));
 }
