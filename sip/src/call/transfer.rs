@@ -150,6 +150,49 @@ impl Call {
         }
     }
 
+    /// The peer calls the person. The caller hears ringing meanwhile.
+    async fn refer_accepted(&mut self) {
+        let Some(CallTransfer::Referred {
+            asked,
+            until,
+            is_reported,
+            is_cancelled,
+            ..
+        }) = &mut self.transfer
+        else {
+            return;
+        };
+        *asked = None;
+        if !*is_reported {
+            *until = Instant::now() + REPORTED;
+        }
+        if !*is_cancelled {
+            self.direct(Control::Ring(true)).await;
+        }
+    }
+
+    /// The peer has not reported anything in time, or the person has not answered.
+    async fn refer_late(&mut self) {
+        let Some(CallTransfer::Referred { is_reported, .. }) = self.transfer else {
+            return;
+        };
+        if !is_reported {
+            return self.refer_failed(Some(408)).await;
+        }
+        let late = self.transfer.take();
+        if let Some(CallTransfer::Referred {
+            to,
+            is_cancelled: false,
+            ..
+        }) = late
+        {
+            let why = "nobody answered in time";
+            self.note_refer(&to, None, why);
+            self.direct(Control::Ring(false)).await;
+            self.not_transferred(why);
+        }
+    }
+
     /// Repeats a challenged REFER once, with credentials, if the peer may get them.
     fn proves_refer(&mut self, response: &SipResponse) -> bool {
         if !matches!(response.status, 401 | 407) {
@@ -264,22 +307,7 @@ impl Call {
         match step {
             TransferStep::Referred(Some(response)) if response.status < 200 => {}
             TransferStep::Referred(Some(response)) if response.status < 300 => {
-                if let Some(CallTransfer::Referred {
-                    asked,
-                    until,
-                    is_reported,
-                    is_cancelled,
-                    ..
-                }) = &mut self.transfer
-                {
-                    *asked = None;
-                    if !*is_reported {
-                        *until = Instant::now() + REPORTED;
-                    }
-                    if !*is_cancelled {
-                        self.direct(Control::Ring(true)).await;
-                    }
-                }
+                self.refer_accepted().await;
             }
             TransferStep::Referred(Some(response)) if self.proves_refer(&response) => {}
             TransferStep::Referred(response) => {
@@ -289,31 +317,7 @@ impl Call {
                 let status = response.map_or(408, |response| response.status);
                 self.refer_failed(Some(status)).await;
             }
-            TransferStep::Late
-                if matches!(
-                    self.transfer,
-                    Some(CallTransfer::Referred {
-                        is_reported: false,
-                        ..
-                    })
-                ) =>
-            {
-                self.refer_failed(Some(408)).await;
-            }
-            TransferStep::Late => {
-                let late = self.transfer.take();
-                if let Some(CallTransfer::Referred {
-                    to,
-                    is_cancelled: false,
-                    ..
-                }) = late
-                {
-                    let why = "nobody answered in time";
-                    self.note_refer(&to, None, why);
-                    self.direct(Control::Ring(false)).await;
-                    self.not_transferred(why);
-                }
-            }
+            TransferStep::Late => self.refer_late().await,
             TransferStep::Dialled(Ok(leg)) => self.join(leg).await,
             TransferStep::Dialled(Err(why)) => {
                 self.transfer = None;

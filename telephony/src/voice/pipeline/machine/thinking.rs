@@ -123,9 +123,8 @@ impl PipelineMachine {
         }
     }
 
-    /// The caller waits for an answer. One of which nothing is spoken and that has stopped is broken off, and the model asked to go
-    /// on; the call's next words of this kind come after an answer. For a request that has brought nothing, see
-    /// [`PipelineMachine::ask_beside`].
+    /// The caller waits for an answer. One that has stopped before anything of it was spoken is broken off, and the model asked to
+    /// go on. A request that has brought nothing is made once more ([`PipelineMachine::ask_beside`]).
     pub(super) fn hurry(&mut self) {
         self.answer.hurried = self.answer.request;
         let stopped = self.answer.request.filter(|_| !self.speech.has_begun());
