@@ -64,6 +64,8 @@ pub enum Control {
 /// The task that runs a call's media.
 #[derive(Debug)]
 pub struct MediaTask {
+    /// The other side of the leg is an agent, not a person.
+    is_with_agent: bool,
     stream: MediaStream,
     way: MediaOutput,
     key_dedup: KeyDeduplicator,
@@ -123,6 +125,7 @@ pub fn start(
     reporter: QualityReporter,
 ) -> Result<MediaHandle, crate::media::Error> {
     sockets.drop_received();
+    let is_with_agent = reporter.is_of_caller();
     let (control, controls) = mpsc::channel(64);
     let (first, came_first) = oneshot::channel();
     let audio = MediaTask {
@@ -141,6 +144,7 @@ pub fn start(
         reporter,
         report_ms: REPORT_MS,
         shared: shared.clone(),
+        is_with_agent,
     };
     let told = audio.events.clone();
     shared.media.spawn(guarded(audio.run(controls), told));
@@ -295,6 +299,7 @@ impl MediaTask {
             Control::Join(speech, events) => {
                 self.stream.ring(false);
                 (self.speech, self.events) = (speech, events);
+                self.is_with_agent = false;
                 self.stream.go_on();
                 self.stream.flush(&mut Vec::new());
             }
@@ -331,8 +336,15 @@ impl MediaTask {
     /// ends the media.
     fn report_events(&mut self, heard: &mut Vec<StreamEvent>) -> bool {
         for heard in heard.drain(..) {
+            let heard = match heard {
+                // A model detects voices itself, and would take the echo for the caller's.
+                StreamEvent::Echo(samples) if self.is_with_agent => {
+                    StreamEvent::Audio(vec![0; samples.len()])
+                }
+                heard => heard,
+            };
             let event = match heard {
-                StreamEvent::Audio(samples) => {
+                StreamEvent::Audio(samples) | StreamEvent::Echo(samples) => {
                     // The reader does not keep up: a gap is better than a queue.
                     if self.events.capacity() <= KEPT_FOR_EVENTS {
                         continue;

@@ -34,6 +34,9 @@ const CROSSING: Duration = Duration::from_millis(200);
 /// Announcements that wait to be played.
 const ANNOUNCEMENTS: usize = 4;
 
+/// The status that stands for a missing report of a REFER's outcome.
+const NO_REPORT: u16 = 408;
+
 /// Statuses of a person who does not want the call (RFC 3261, 21.4.24, 21.6.1, 21.6.2).
 const DECLINED: [u16; 3] = [486, 600, 603];
 
@@ -54,6 +57,8 @@ pub enum CallTransfer {
     /// We call the person ourselves. Dropping `_alive` gives up the INVITE.
     Dialling {
         to: String,
+        /// The peer may still connect the person, because it accepted a REFER of which it reported no outcome.
+        is_referred: bool,
         outcome: oneshot::Receiver<Result<Leg, String>>,
         _alive: oneshot::Sender<()>,
     },
@@ -119,7 +124,7 @@ impl Call {
             TransferMethod::Bridge => false,
         };
         if !refers {
-            return self.dial(to).await;
+            return self.dial(to, false).await;
         }
         let outbound = self.caller.trunk.outbound.uri.as_ref();
         let target = match outbound.and_then(|uri| uri.parse::<Uri>().ok()) {
@@ -163,7 +168,8 @@ impl Call {
             return;
         };
         *asked = None;
-        if !*is_reported {
+        // A peer that is to do it alone may take its time.
+        if !*is_reported && self.caller.trunk.transfer != TransferMethod::Refer {
             *until = Instant::now() + REPORTED;
         }
         if !*is_cancelled {
@@ -176,8 +182,8 @@ impl Call {
         let Some(CallTransfer::Referred { is_reported, .. }) = self.transfer else {
             return;
         };
-        if !is_reported {
-            return self.refer_failed(Some(408)).await;
+        if !is_reported && self.caller.trunk.transfer != TransferMethod::Refer {
+            return self.refer_failed(Some(NO_REPORT)).await;
         }
         let late = self.transfer.take();
         if let Some(CallTransfer::Referred {
@@ -213,11 +219,16 @@ impl Call {
     /// declined, or the transfer is cancelled. `status`: that of the peer; `None` if it cannot be reached.
     async fn refer_failed(&mut self, status: Option<u16>) {
         let Some(CallTransfer::Referred {
-            to, is_cancelled, ..
+            to,
+            asked,
+            is_cancelled,
+            ..
         }) = self.transfer.take()
         else {
             return;
         };
+        // It has accepted, and not reported a failure.
+        let is_open = asked.is_none() && status == Some(NO_REPORT);
         if is_cancelled {
             return;
         }
@@ -229,12 +240,12 @@ impl Call {
             self.direct(Control::Ring(false)).await;
             return self.not_transferred(&why);
         }
-        self.dial(to).await;
+        self.dial(to, is_open).await;
     }
 
     /// Calls the person, over the caller's trunk unless another is named for that. It is done in a task of its own: the caller may
     /// hang up while servers are looked up.
-    async fn dial(&mut self, to: String) {
+    async fn dial(&mut self, to: String, is_referred: bool) {
         let trunk = match &self.caller.trunk.transfer_trunk {
             None => Some(&self.caller.trunk),
             Some(name) => {
@@ -278,6 +289,7 @@ impl Call {
         });
         self.transfer = Some(CallTransfer::Dialling {
             to,
+            is_referred,
             outcome,
             _alive: alive,
         });
@@ -368,15 +380,16 @@ impl Call {
 
     /// The peer hangs up. Many phones do so once they have accepted a REFER, without a NOTIFY.
     pub(super) async fn left(&mut self) {
-        let Some(CallTransfer::Referred { asked, .. }) = &mut self.transfer else {
-            return;
-        };
-        let is_taken = match asked {
-            None => true,
-            Some(asked) => {
+        let is_taken = match &mut self.transfer {
+            Some(CallTransfer::Dialling { is_referred, .. }) => *is_referred,
+            Some(CallTransfer::Referred { asked: None, .. }) => true,
+            Some(CallTransfer::Referred {
+                asked: Some(asked), ..
+            }) => {
                 let taken = taken(&mut asked.answers);
                 timeout(CROSSING, taken).await.unwrap_or_default()
             }
+            _ => false,
         };
         if is_taken {
             self.transfer = None;
@@ -391,25 +404,40 @@ impl Call {
             .split(';')
             .next()
             .is_some_and(|name| name.trim() == "refer");
-        if !about_refer || !matches!(self.transfer, Some(CallTransfer::Referred { .. })) {
+        let is_referred = match self.transfer {
+            Some(CallTransfer::Referred { .. }) => true,
+            Some(CallTransfer::Dialling { is_referred, .. }) => is_referred,
+            _ => false,
+        };
+        if !about_refer || !is_referred {
             reply.refuse(481, "Subscription Does Not Exist");
             return;
         }
         reply.send(&self.dressed(reply.response(200, "OK")));
-        match fragment_status(&request.body) {
-            Some(200..300) => {
-                self.transfer = None;
-                self.notify(LegEvent::Transfer(Ok(())));
-            }
+        let status = fragment_status(&request.body);
+        if matches!(status, Some(200..300)) {
+            self.transfer = None;
+            self.notify(LegEvent::Transfer(Ok(())));
+            return;
+        }
+        let is_alone = self.caller.trunk.transfer == TransferMethod::Refer;
+        let Some(CallTransfer::Referred {
+            asked,
+            until,
+            is_reported,
+            ..
+        }) = &mut self.transfer
+        else {
+            return;
+        };
+        match status {
             Some(status @ 300..) => self.refer_failed(Some(status)).await,
             // The peer reports nothing more.
-            _ if is_terminated(request) => self.refer_failed(Some(408)).await,
+            _ if is_terminated(request) && !is_alone => self.refer_failed(Some(NO_REPORT)).await,
             _ => {
-                if let Some(CallTransfer::Referred {
-                    until, is_reported, ..
-                }) = &mut self.transfer
-                {
-                    *is_reported = true;
+                // It has accepted, although its response may be lost.
+                *asked = None;
+                if !std::mem::replace(is_reported, true) {
                     *until = Instant::now() + ANSWERED;
                 }
             }

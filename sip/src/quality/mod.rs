@@ -124,6 +124,10 @@ impl Qualities {
 }
 
 impl QualityReporter {
+    pub fn is_of_caller(&self) -> bool {
+        matches!(self.role, LegRole::Caller)
+    }
+
     pub fn report(&self, quality: LegQuality) {
         let mut table = self.qualities.table();
         let Some(kept) = table.calls.get_mut(&self.id) else {

@@ -133,8 +133,29 @@ async fn a_person_is_called_if_the_peer_does_not_say_what_came_of_a_refer() {
             notify_ended(&mut phone).await;
         }
         phone.expect("INVITE sip:+62811111@").await;
+        // The person may answer the other side's call meanwhile.
+        notify(&mut phone, "200 OK").await;
+        let is_done = || bench.saw(&LegEvent::Transfer(Ok(())));
+        eventually("the caller is with the person", is_done).await;
         phone.hang_up().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trunk_that_is_to_transfer_alone_may_end_its_reports() {
+    let bench = TestEdge::with(transferring(), 10, |sip| {
+        sip.trunks[0].transfer = TransferMethod::Refer;
+    })
+    .await;
+    let mut phone = refuses_refer(&bench, "202 Accepted", None).await;
+    notify_ended(&mut phone).await;
+    hears_no_invite(&mut phone).await;
+    let is_told = |event: &LegEvent| matches!(event, LegEvent::Transfer(_));
+    assert!(!bench.call().events.iter().any(is_told));
+    notify(&mut phone, "200 OK").await;
+    let is_done = || bench.saw(&LegEvent::Transfer(Ok(())));
+    eventually("the caller is with the person", is_done).await;
+    phone.hang_up().await;
 }
 
 /// A second call would ring at a person who has just declined.

@@ -54,6 +54,50 @@ fn terms(remote: SocketAddr) -> MediaTerms {
     }
 }
 
+/// A model would take the echo for the caller's voice. A person hears what the other side sends.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_hears_no_echo_and_a_person_hears_all() {
+    let shared = shared();
+    let here = SocketAddr::from(([127, 0, 0, 1], 9));
+    let stream = MediaStream::new(terms(here), here.ip(), RtpSeed::new([1; 18]), 0);
+    let (_speech, speech) = mpsc::channel(1);
+    let (events, mut happened) = mpsc::channel(512);
+    let mut task = MediaTask {
+        is_with_agent: true,
+        stream: stream.expect("a stream"),
+        way: MediaOutput {
+            sockets: MediaSockets::bind(&shared.settings.rtp_ports, here.ip()).expect("a pair"),
+            signalling: here.ip(),
+            shared: shared.clone(),
+        },
+        key_dedup: KeyDeduplicator::default(),
+        begun: None,
+        is_answered: true,
+        first: None,
+        speech,
+        events,
+        reporter: reporter(&shared),
+        report_ms: REPORT_MS,
+        shared: shared.clone(),
+    };
+    let mut hears = |task: &mut MediaTask| {
+        let frames = [
+            StreamEvent::Echo(vec![9; 320]),
+            StreamEvent::Audio(vec![7; 320]),
+        ];
+        assert!(task.report_events(&mut frames.into()));
+        [(); 2].map(|()| match happened.try_recv() {
+            Ok(LegEvent::Audio(samples)) => samples[0],
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(hears(&mut task), [0, 7]);
+    let (_speech, speech) = mpsc::channel(1);
+    let same = task.events.clone();
+    assert!(task.control(Control::Join(speech, same), &mut Vec::new()));
+    assert_eq!(hears(&mut task), [9, 7]);
+}
+
 /// The task of a joined call may end before its media gets the new channels.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_listens_may_come_later() {

@@ -149,6 +149,11 @@ impl EchoGuard {
         envelope(frame) <= self.due * MARGIN
     }
 
+    /// The line returns the agent's speech, and how much of it is known.
+    pub fn is_measured(&self) -> bool {
+        self.measured.is_some()
+    }
+
     /// The envelope that was sent this many slots before; 0 for one that is not kept.
     fn sent_before(&self, slot: u64, delay: usize) -> f32 {
         let sent = slot.checked_sub(delay as u64);

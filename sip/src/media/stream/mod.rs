@@ -25,7 +25,6 @@ use super::{
     rtp::{self, Packet},
     sdp::{MediaDirection, MediaTerms, clock},
     srtp::SrtpSession,
-    tones::RingTone,
 };
 use crate::quality::JitterSamples;
 
@@ -47,6 +46,8 @@ pub enum Channel {
 pub enum StreamEvent {
     /// 20 ms at [`crate::leg::CALLER_RATE`]; none while the call is held.
     Audio(Vec<i16>),
+    /// The same, of what we have sent.
+    Echo(Vec<i16>),
     VoiceStarted,
     VoiceEnded,
     Key(char),
@@ -432,7 +433,10 @@ impl MediaStream {
 
     /// Begins or ends the ring tone, which sounds whenever no speech is played.
     pub fn ring(&mut self, rings: bool) {
-        self.sender.ring_tone = rings.then(RingTone::default);
+        match rings {
+            true => drop(self.sender.ring_tone.get_or_insert_default()),
+            false => self.sender.ring_tone = None,
+        }
     }
 
     /// Sends a DTMF key, if the other side accepts keys.

@@ -450,13 +450,11 @@ impl MediaReceiver {
                 let is_echo =
                     at_ms.is_some_and(|at_ms| self.echo.heard(frame, at_ms + n * FRAME_MS));
                 let change = self.activity.hear(frame, is_echo);
-                // A model detects voices itself, and would take the echo for the caller's.
-                heard.push(StreamEvent::Audio(
-                    match is_echo && !self.activity.is_speaking() {
-                        true => vec![0; FRAME],
-                        false => frame.to_vec(),
-                    },
-                ));
+                let is_heard = self.activity.is_speaking() || !self.echo.is_measured();
+                heard.push(match is_echo && !is_heard {
+                    true => StreamEvent::Echo(frame.to_vec()),
+                    false => StreamEvent::Audio(frame.to_vec()),
+                });
                 heard.extend(change.map(|change| match change {
                     VoiceChange::Started => StreamEvent::VoiceStarted,
                     VoiceChange::Ended => StreamEvent::VoiceEnded,

@@ -24,7 +24,7 @@ impl CallMachine {
     pub(in crate::call) fn may_be_interrupted(&self) -> bool {
         match self.interruptions_mode() {
             InterruptionMode::Fast => self.speaking.is_paused() || self.guard.caller_speaks(),
-            // The model may hear a caller whom this side takes for an echo.
+            // The model may hear a caller whom this side does not notice.
             InterruptionMode::Model => self.speaking.is_speaking(),
             InterruptionMode::Off => false,
         }

@@ -127,7 +127,9 @@ impl PipelineMachine {
     /// go on. A request that has brought nothing is made once more ([`PipelineMachine::ask_beside`]).
     pub(super) fn hurry(&mut self) {
         self.answer.hurried = self.answer.request;
-        let stopped = self.answer.request.filter(|_| !self.speech.has_begun());
+        let is_bare = self.speech.is_empty() && self.answer.calls.is_empty();
+        let is_unspoken = is_bare && !self.speech.has_begun();
+        let stopped = self.answer.request.filter(|_| is_unspoken);
         if let Some(stopped) = stopped.filter(|it| self.requests.has_stopped(*it, self.now)) {
             self.requests.cancel(stopped, &mut self.effects);
             self.thinking_failed(true);
