@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use actix::Addr;
@@ -36,8 +36,8 @@ pub(super) struct RunningActor {
     pub(super) addr: Addr<CallActor>,
     /// The actor's serial number.
     pub(super) number: usize,
-    /// `None` while the call is being opened.
-    pub(super) tenant: Option<TenantId>,
+    /// Empty while the call is being opened. The actor fills it, perhaps before it is registered here.
+    pub(super) tenant: Arc<OnceLock<TenantId>>,
     pub(super) bridge_call: BridgeCall,
     /// The call's epoch when the actor was started.
     pub(super) epoch: i64,
@@ -77,7 +77,10 @@ impl Directory {
 
     /// At most this many calls in memory whose rows are stored. If there are more, each of them has its turn.
     pub(super) fn next_stored(&self, most: usize) -> Vec<CallId> {
-        let opened = self.by_id.iter().filter(|running| running.tenant.is_some());
+        let opened = self
+            .by_id
+            .iter()
+            .filter(|running| running.tenant.get().is_some());
         let stored = opened.map(|running| *running.key()).collect();
         let last = self.taken_last.lock();
         let mut last = last.unwrap_or_else(PoisonError::into_inner);
@@ -113,11 +116,8 @@ impl Directory {
         Some(running.addr)
     }
 
-    /// Records the tenant of a call that was opened.
+    /// Records the tenant of a number whose call was opened.
     pub(super) fn opened(&self, row: &call::Model) {
-        if let Some(mut running) = self.by_id.get_mut(&row.id) {
-            running.tenant = Some(row.tenant_id);
-        }
         if self.tenant_of_number(&row.callee_number) != Some(row.tenant_id) {
             if self.numbers.len() >= NUMBERS_MAX {
                 self.numbers.clear();
@@ -134,14 +134,15 @@ impl Directory {
 
     /// The tenant of a call in memory.
     pub(super) fn tenant_of_call(&self, call: CallId) -> TenantHint {
-        self.by_id.get(&call).and_then(|running| running.tenant)
+        let running = self.by_id.get(&call)?;
+        running.tenant.get().copied()
     }
 
     /// A tenant's calls in memory, and those that are being opened.
     pub(super) fn of_tenant(&self, tenant: TenantId) -> Vec<CallId> {
         let running = self.by_id.iter();
         running
-            .filter(|call| call.tenant.is_none_or(|t| t == tenant))
+            .filter(|call| call.tenant.get().is_none_or(|t| *t == tenant))
             .map(|call| *call.key())
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use std::{
     hash::{BuildHasher, Hash},
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
     time::Instant,
 };
 
@@ -135,7 +135,8 @@ impl CallRouter {
         let number = self.0.started.fetch_add(1, Relaxed);
         let arbiter = &self.0.arbiters[number % self.0.arbiters.len()];
         let (deps, bridge) = (Arc::clone(&self.0.deps), bridge_call.0);
-        let hooks = self.hooks(id);
+        let tenant = Arc::new(tenant.map_or_else(OnceLock::new, OnceLock::from));
+        let hooks = self.hooks(id, Arc::clone(&tenant));
         let calls = self.clone();
         let died = OnPanic::GiveUp(Box::new(move || calls.died(id, number)));
         let addr = MeteredContext::start(arbiter, MAILBOX, died, move |_| {
@@ -152,10 +153,14 @@ impl CallRouter {
         addr
     }
 
-    fn hooks(&self, call: CallId) -> Hooks {
+    fn hooks(&self, call: CallId, tenant: Arc<OnceLock<TenantId>>) -> Hooks {
         let (opening, leaving) = (self.clone(), self.clone());
         Hooks {
-            opened: Box::new(move |row| opening.directory().opened(row)),
+            opened: Box::new(move |row| {
+                // A call is opened once.
+                let _ = tenant.set(row.tenant_id);
+                opening.directory().opened(row);
+            }),
             stopped: Box::new(move |addr| leaving.directory().forget(call, addr)),
         }
     }
