@@ -67,6 +67,8 @@ fn sound_card(folder: &Path) -> ChildProgram {
     let mut pulseaudio = Command::new("pulseaudio");
     pulseaudio
         .args(["-n", "--daemonize=no", "--use-pid-file=no"])
+        // With shared memory it sometimes aborts on a busy machine (pulseaudio#824).
+        .arg("--disable-shm=yes")
         .args(["--exit-idle-time=-1", "-F", "devices.pa"])
         .current_dir(folder)
         .env("HOME", folder)
