@@ -115,6 +115,8 @@ pub enum VoiceEvent {
     CallerSaid(String),
     /// A piece of the agent's transcript.
     AgentSaid(String),
+    /// The model speaks no word before the outcome of its call is there, so [`VoiceInput::AnswerNow`] has no effect.
+    CannotSpeak,
     /// The agent's turn is over.
     TurnOver,
     /// Units used since the last report.

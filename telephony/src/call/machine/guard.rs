@@ -24,8 +24,9 @@ const SECOND_REMINDER_MS: u64 = 20_000;
 /// The length of a function's run from which the caller hears a filler, and the time until the next one.
 const FUNCTION_FILLER_MS: u64 = 2_000;
 const NEXT_FILLER_MS: u64 = 8_000;
-/// The longest voice of a caller that is waited for while the agent says nothing.
-const NOISE_MS: u64 = 30_000;
+/// The longest voice of a caller that is waited for while the agent says nothing. With a filler 6 s later no caller waits for more
+/// than 21 s in a noise that never pauses.
+const NOISE_MS: u64 = 15_000;
 /// Quieter samples of the agent (−50 dBFS) count as silence.
 const SOFTEST: u16 = 104;
 

@@ -2,7 +2,10 @@
 
 use dikala_entities::{ConversationSettings, HangupReason, InterruptionMode, Speaker};
 use dikala_protocol::{CallReport, FunctionInvocation, InvocationOutcome};
-use dikala_sip::leg::{LegEvent, Order, VOICE_HANG_OVER_MS};
+use dikala_sip::{
+    leg::{LegEvent, Order, VOICE_HANG_OVER_MS},
+    waiting_tone,
+};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -98,6 +101,10 @@ impl CallMachine {
                 let said_ms = self.speaking.said_ms();
                 self.transcript.agent_piece(&piece, said_ms, now.at);
             }
+            VoiceEvent::CannotSpeak if matches!(self.phase, Phase::Talking) => {
+                self.speaking.say_own(waiting_tone(), out);
+            }
+            VoiceEvent::CannotSpeak => {}
             VoiceEvent::TurnOver => self.turn_over(now, out),
             VoiceEvent::Usage(usage) => self.meter.add(usage, self.prices()),
             VoiceEvent::Summarising => self.summarising(),

@@ -33,7 +33,7 @@ pub(super) use self::{
     held_audio::{HeldAudio, steps},
     messages::{null_is_empty, read_message},
     model_error::{ModelError, is_fatal},
-    own_turns::OwnTurns,
+    own_turns::{INTERRUPTS_AFTER, NEAR_END, OwnTurns, PAUSE_OF_TURN},
     playback::{CutItem, Playback},
     shell::{Transport, open},
     socket::{ModelEndpoint, Sockets, broken, closed, connect, shown},

@@ -1,7 +1,17 @@
 //! The caller's turns as the phone's side detects them, for servers that do not. It knows what is echo.
 
-use dikala_sip::leg::CALLER_RATE;
+use std::time::Duration;
 
+use dikala_sip::leg::{CALLER_RATE, VOICE_HANG_OVER_MS};
+
+/// A turn is over after 500 ms of silence, of which [`VOICE_HANG_OVER_MS`] have passed when the end of the voice is told.
+pub(in crate::voice) const PAUSE_OF_TURN: Duration =
+    Duration::from_millis(500 - VOICE_HANG_OVER_MS);
+/// A voice of less than 300 ms does not interrupt. It is noticed after up to 96 ms, and its end after [`VOICE_HANG_OVER_MS`].
+pub(in crate::voice) const INTERRUPTS_AFTER: Duration =
+    Duration::from_millis(200 + VOICE_HANG_OVER_MS);
+/// With less of the agent's speech ahead, a voice that does not interrupt may be an answer to it.
+pub(in crate::voice) const NEAR_END: Duration = Duration::from_secs(1);
 /// Audio from before the voice was noticed: 300 ms.
 const BEFORE: usize = CALLER_RATE as usize * 3 / 10;
 

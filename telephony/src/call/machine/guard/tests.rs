@@ -42,7 +42,7 @@ fn says(guard: &mut ConversationGuard, ms: usize, now: u64) -> Option<u64> {
 fn a_caller_who_waits_is_helped_step_by_step() {
     let mut guard = after_words(1_000);
     guard.caller_started(0);
-    assert_eq!(guard.due(), Some(31_000), "a noise at the most");
+    assert_eq!(guard.due(), Some(16_000), "a noise at the most");
     guard.caller_ended(5_000, 5_400);
     assert_eq!(
         steps(&mut guard, 60_000, true),
@@ -180,7 +180,7 @@ fn after_an_interruption_the_caller_waits() {
     guard.caller_started(0);
     guard.paused(1_000);
     guard.flushed(1_200);
-    assert_eq!(guard.due(), Some(31_200), "the caller still speaks");
+    assert_eq!(guard.due(), Some(16_200), "the caller still speaks");
     guard.caller_ended(3_000, 3_400);
     assert_eq!(guard.due(), Some(5_500));
     let mut late = after_words(10_000);
@@ -230,7 +230,7 @@ fn a_noise_without_end_leaves_nobody_alone() {
     let steps = steps(&mut guard, 40_000, true);
     assert_eq!(
         steps[..2],
-        [(34_500, GuardStep::AskAgain), (38_000, GuardStep::Filler)]
+        [(19_500, GuardStep::AskAgain), (23_000, GuardStep::Filler)]
     );
 }
 

@@ -117,7 +117,9 @@ impl SessionMachine {
         match spoken {
             VoiceInput::Audio(samples) => self.caller(&samples),
             // A model that waits for a function cannot speak, and the text would follow the outcome.
-            VoiceInput::AnswerNow(_) if self.live().is_some_and(|it| self.gated(it)) => {}
+            VoiceInput::AnswerNow(_) if self.live().is_some_and(|it| self.gated(it)) => {
+                self.tell(VoiceEvent::CannotSpeak);
+            }
             VoiceInput::Text(text) | VoiceInput::AnswerNow(text) | VoiceInput::Goodbye(text) => {
                 self.say(words::note(&text));
             }

@@ -196,6 +196,8 @@ fn who_waits_for_a_function_is_not_asked_for_words_that_would_come_after_it() {
         story.call(1, "c");
         let patience = VoiceInput::AnswerNow("Ask for patience.".to_owned());
         story.give(SessionInput::Spoken(patience));
+        let cannot = SessionEffect::Tell(VoiceEvent::CannotSpeak);
+        assert_eq!(story.done.contains(&cannot), texts == 0, "{model}");
         story.outcome("c");
         story.until(1_000);
         let is_text = |it: &&Value| it["realtimeInput"].get("text").is_some();

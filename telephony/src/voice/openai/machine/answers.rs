@@ -92,6 +92,11 @@ impl ModelAnswers {
         self.is_running() || self.caller_speaks.is_some() || self.owes_answer()
     }
 
+    /// The caller's turn has begun and is not over.
+    pub(super) fn caller_speaks(&self) -> bool {
+        self.caller_speaks.is_some()
+    }
+
     /// The model owes the caller an answer, or the rest of one.
     pub(super) fn owes_answer(&self) -> bool {
         let is_answering = self.running.as_ref().is_some_and(|it| !it.is_void);
@@ -334,6 +339,9 @@ impl RealtimeMachine {
             None if self.playback.has_spoken() => {
                 self.record.turn_over();
                 self.playback.interrupt();
+                if let Some(turns) = &mut self.own_turns {
+                    turns.was_flushed();
+                }
                 self.tell(VoiceEvent::Interrupted);
                 if !self.answers.is_running() {
                     // No end of a turn follows, and the next words belong to the next answer.

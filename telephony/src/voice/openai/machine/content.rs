@@ -100,6 +100,9 @@ impl RealtimeMachine {
         let length = samples.len();
         self.playback
             .add(&delta.item_id, delta.content_index, length);
+        if let Some(turns) = &mut self.own_turns {
+            turns.agent_says(length, self.now);
+        }
         tell_audio(&samples, &mut self.effects);
     }
 

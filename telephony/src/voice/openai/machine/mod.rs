@@ -2,10 +2,12 @@
 //!
 //! - `connection` keeps the connection in use and changes to the next one;
 //! - `content` is the model's output, `answers` are its responses, `billing` their cost;
+//! - `caller_turns` are the caller's, where this side detects them;
 //! - `outgoing` is what is sent.
 
 mod answers;
 mod billing;
+mod caller_turns;
 mod connection;
 mod content;
 mod outgoing;
@@ -17,7 +19,7 @@ use std::time::Duration;
 use dikala_entities::Speaker;
 use dikala_sip::Resampler;
 
-use self::{answers::ModelAnswers, connection::ModelConnections};
+use self::{answers::ModelAnswers, caller_turns::CallerTurns, connection::ModelConnections};
 use super::{
     session_update::SessionTerms,
     wire::{
@@ -30,8 +32,8 @@ use crate::{
     voice::{
         VoiceEvent, VoiceInput,
         common::{
-            Bill, ConversationRecord, HeldAudio, OwnTurns, Playback, Role, SessionEffect,
-            SessionInput, SocketMachine, SpeechDecoder, SummaryRequest, ToolCalls, VoiceMachine,
+            Bill, ConversationRecord, HeldAudio, Playback, Role, SessionEffect, SessionInput,
+            SocketMachine, SpeechDecoder, SummaryRequest, ToolCalls, VoiceMachine,
             words::{self, WaitingWords},
         },
     },
@@ -50,7 +52,7 @@ pub(super) struct RealtimeMachine {
     /// From the caller's rate to the model's.
     resampler: Resampler,
     /// `None` if the server detects the caller's turns.
-    own_turns: Option<OwnTurns>,
+    own_turns: Option<CallerTurns>,
     /// A turn that this side detected is to be committed.
     commits: bool,
     words: WaitingWords,
@@ -95,7 +97,7 @@ impl RealtimeMachine {
             tools: ToolCalls::default(),
             held_audio: HeldAudio::default(),
             resampler: Resampler::from_16_to_24(),
-            own_turns: own_turns.then(OwnTurns::default),
+            own_turns: own_turns.then(CallerTurns::default),
             commits: false,
             words: WaitingWords::default(),
             record: ConversationRecord::from(so_far),
@@ -110,6 +112,7 @@ impl RealtimeMachine {
     /// Handles expired deadlines.
     fn time(&mut self) {
         self.connection_time();
+        self.turn_time();
         if self.live().is_some() {
             self.answer_time();
             self.flush();
@@ -221,7 +224,8 @@ impl VoiceMachine for RealtimeMachine {
     fn due(&self) -> Option<Duration> {
         let summary = self.summary.as_ref();
         let summary = summary.and_then(|summary| summary.request.due());
-        [self.connection_due(), self.answer_due(), summary]
+        let turn = self.own_turns.as_ref().and_then(CallerTurns::due);
+        [self.connection_due(), self.answer_due(), turn, summary]
             .into_iter()
             .flatten()
             .min()

@@ -22,20 +22,6 @@ impl RealtimeMachine {
         self.flush_audio();
     }
 
-    /// The caller's voice begins or ends. A server that detects turns itself is told nothing.
-    pub(super) fn activity(&mut self, speaks: bool) {
-        let turns = self.own_turns.as_mut();
-        if self.summary.is_some() || !turns.is_some_and(|turns| turns.speaks(speaks)) {
-            return;
-        }
-        if speaks {
-            self.caller_starts(true);
-        } else {
-            self.commits = true;
-            self.caller_stops();
-        }
-    }
-
     /// Sends what waits, and requests an answer to it.
     pub(super) fn flush(&mut self) {
         let Some(connection) = self.live() else {

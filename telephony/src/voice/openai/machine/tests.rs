@@ -4,6 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use dikala_entities::Speaker;
+use dikala_sip::leg::VOICE_HANG_OVER_MS;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -693,31 +694,157 @@ fn keys_reach_the_next_session_once() {
     }
 }
 
+impl Story {
+    /// A session whose turns this side detects, after a greeting of so many milliseconds.
+    fn with_own_turns(greeting_ms: usize) -> Self {
+        let mut story = Self::new(true);
+        let own = SessionTerms {
+            turn_detection: TurnDetection::Own,
+            ..story.machine.terms
+        };
+        story.machine = RealtimeMachine::new(own, &[]);
+        story.say(VoiceInput::Greet);
+        story.set_up(1);
+        story.says("greeting", greeting_ms);
+        story.done.clear();
+        story
+    }
+
+    fn pass(&mut self, milliseconds: u64) {
+        let now = u64::try_from(self.now.as_millis()).unwrap();
+        self.until(now + milliseconds);
+    }
+
+    /// Time passes, and the call hears its caller, or silence.
+    fn hears(&mut self, milliseconds: u64) {
+        for _ in 0..milliseconds / 20 {
+            self.say(VoiceInput::Audio(vec![1; 320]));
+            self.pass(20);
+        }
+    }
+
+    /// A voice of this length, and the silence after which its end is noticed.
+    fn voice(&mut self, milliseconds: u64) {
+        self.say(VoiceInput::Activity { speaks: true });
+        self.hears(milliseconds + VOICE_HANG_OVER_MS);
+        self.say(VoiceInput::Activity { speaks: false });
+    }
+
+    /// The caller's audio that was sent, in milliseconds at 24 kHz.
+    fn sent_audio_ms(&self, on: u32) -> usize {
+        let length = |effect: &SessionEffect<RealtimeRequest>| match effect {
+            SessionEffect::Send {
+                connection,
+                message,
+            } if *connection == on => {
+                let message = serde_json::to_value(message).unwrap();
+                message["audio"]
+                    .as_str()
+                    .map_or(0, |audio| audio.len() * 3 / 4 / 48)
+            }
+            _ => 0,
+        };
+        self.done.iter().map(length).sum()
+    }
+}
+
 #[test]
 fn a_turn_that_ends_while_there_is_no_model_is_answered_by_the_next() {
-    let mut story = Story::new(true);
-    let own = SessionTerms {
-        turn_detection: TurnDetection::Own,
-        ..story.machine.terms
-    };
-    story.machine = RealtimeMachine::new(own, &[]);
-    story.done.clear();
-    story.say(VoiceInput::Greet);
-    story.set_up(1);
-    story.says("greeting", 400);
+    let mut story = Story::with_own_turns(400);
     story.closed(1, "gone");
-    story.say(VoiceInput::Activity { speaks: true });
-    for _ in 0..40 {
-        story.say(VoiceInput::Audio(vec![1; 320]));
-    }
-    story.say(VoiceInput::Activity { speaks: false });
-    story.until(1_000);
+    story.voice(800);
+    story.pass(1_000);
     story.set_up(2);
     let types = story.types(2);
     assert_eq!(
         types[types.len() - 2..],
         ["input_audio_buffer.commit", "response.create"]
     );
+}
+
+#[test]
+fn a_short_voice_interrupts_no_answer_and_is_not_answered() {
+    let mut story = Story::with_own_turns(5_000);
+    story.voice(180);
+    story.hears(1_000);
+    assert_eq!(story.types(1), [""; 0]);
+    // The model thinks.
+    story.pass(6_000);
+    story.voice(400);
+    story.hears(200);
+    story.created("a");
+    story.done.clear();
+    story.voice(180);
+    assert_eq!(story.types(1), [""; 0]);
+    story.audio("a", 3_000);
+    story.voice(180);
+    story.hears(1_000);
+    assert_eq!(story.types(1), [""; 0]);
+    assert!(!story.told().contains(&&VoiceEvent::Interrupted));
+    // Two short words do not make a long one.
+    story.voice(180);
+    story.voice(180);
+    assert!(!story.told().contains(&&VoiceEvent::Interrupted));
+}
+
+#[test]
+fn a_longer_voice_interrupts_and_is_heard_from_its_beginning() {
+    let mut story = Story::with_own_turns(5_000);
+    story.say(VoiceInput::Activity { speaks: true });
+    story.hears(580);
+    assert!(story.told().is_empty() && story.sent_audio_ms(1) == 0);
+    story.hears(40);
+    let interrupted = [&VoiceEvent::Interrupted, &VoiceEvent::TurnOver];
+    assert_eq!(story.told(), interrupted);
+    assert!(
+        (600..=620).contains(&story.sent_audio_ms(1)),
+        "{}",
+        story.sent_audio_ms(1)
+    );
+}
+
+#[test]
+fn a_short_answer_at_the_end_of_a_question_is_answered() {
+    let mut story = Story::with_own_turns(2_000);
+    story.pass(1_500);
+    story.voice(180);
+    story.hears(200);
+    let types = story.types(1);
+    assert!(!story.told().contains(&&VoiceEvent::Interrupted));
+    assert_eq!(
+        types[types.len() - 2..],
+        ["input_audio_buffer.commit", "response.create"]
+    );
+    assert!(
+        (500..=600).contains(&story.sent_audio_ms(1)),
+        "{}",
+        story.sent_audio_ms(1)
+    );
+}
+
+#[test]
+fn a_turn_is_over_after_half_a_second_of_silence() {
+    let mut story = Story::with_own_turns(100);
+    story.pass(1_000);
+    story.voice(400);
+    story.hears(80);
+    assert!(
+        !story
+            .types(1)
+            .contains(&"input_audio_buffer.commit".to_owned())
+    );
+    // The turn goes on.
+    story.voice(400);
+    story.hears(80);
+    assert!(
+        !story
+            .types(1)
+            .contains(&"input_audio_buffer.commit".to_owned())
+    );
+    story.hears(40);
+    let types = story.types(1);
+    let commits = types.iter().filter(|it| *it == "input_audio_buffer.commit");
+    assert_eq!(commits.count(), 1);
 }
 
 #[test]

@@ -9,16 +9,14 @@ use std::{collections::VecDeque, time::Duration};
 use dikala_sip::leg::{CALLER_RATE, VOICE_HANG_OVER_MS};
 
 use super::{PipelineMachine, PipelineRequest, VoiceEvent, requests::Stage};
-use crate::voice::{Usage, common::OwnTurns, pipeline::transcripts};
+use crate::voice::{
+    Usage,
+    common::{INTERRUPTS_AFTER, NEAR_END, OwnTurns, PAUSE_OF_TURN},
+    pipeline::transcripts,
+};
 
-/// The pause after a piece, and the pause after half a sentence. The end of the caller's voice is told after
-/// [`VOICE_HANG_OVER_MS`] of silence.
-const PIECE_AFTER: Duration = Duration::from_millis(500 - VOICE_HANG_OVER_MS);
+/// The pause after half a sentence. The end of the caller's voice is told after [`VOICE_HANG_OVER_MS`] of silence.
 const OVER_AFTER: Duration = Duration::from_millis(900 - VOICE_HANG_OVER_MS);
-/// A voice of less than 300 ms does not interrupt. It is noticed after up to 96 ms, and its end after [`VOICE_HANG_OVER_MS`].
-const INTERRUPTS_AFTER: Duration = Duration::from_millis(200 + VOICE_HANG_OVER_MS);
-/// With less of the agent's speech ahead, a voice that does not interrupt may be an answer to it.
-const NEAR_END: Duration = Duration::from_secs(1);
 /// A caller who seems to speak for longer delays no answer: it may be a noise.
 const SPEAKS_MOST: Duration = Duration::from_secs(15);
 /// The longest piece: 15 s.
@@ -104,7 +102,7 @@ impl HeardTurn {
             false => self.changed,
         };
         let pause = match self.is_complete || self.text.is_empty() {
-            true => PIECE_AFTER,
+            true => PAUSE_OF_TURN,
             false => OVER_AFTER,
         };
         (is_waiting && is_heard).then_some(ended + pause)
@@ -112,7 +110,7 @@ impl HeardTurn {
 
     pub(super) fn due(&self, now: Duration) -> Option<Duration> {
         let piece =
-            (!self.is_speaking && !self.audio.is_empty()).then_some(self.changed + PIECE_AFTER);
+            (!self.is_speaking && !self.audio.is_empty()).then_some(self.changed + PAUSE_OF_TURN);
         let noise = self.is_speaking.then_some(self.changed + SPEAKS_MOST);
         let interrupts_at = self.interrupts_at.map(|(at, _)| at);
         let all = [interrupts_at, self.over_at(), piece, noise];
@@ -184,7 +182,7 @@ impl PipelineMachine {
             self.turn.stopped = Some(into);
         }
         let turn = &mut self.turn;
-        if !turn.is_speaking && !turn.audio.is_empty() && turn.changed + PIECE_AFTER <= self.now {
+        if !turn.is_speaking && !turn.audio.is_empty() && turn.changed + PAUSE_OF_TURN <= self.now {
             turn.end_piece();
         }
         if turn.transcribing.is_none()

@@ -212,7 +212,7 @@ fn a_goodbye_that_is_interrupted_ends_nothing(#[case] is_made: bool) {
     }
     story.audio(1_100);
     story.activity(false);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.writes_down("Wait!");
     assert_eq!(story.tools(), []);
     assert_eq!(story.asked(), "user: Wait!");

@@ -17,7 +17,7 @@ fn status(words: &str) -> CloseReason {
 fn waiting(stage: &str) -> Story {
     let mut story = Story::greeted();
     story.caller_speaks(1_000);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     if stage != "stt" {
         story.writes_down("Where is my order?");
     }
@@ -420,7 +420,7 @@ fn nothing_is_waited_for_while_the_caller_speaks() {
     story.fails(CloseReason::gone("its stream broke off"));
     story.audio(500);
     story.activity(false);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     assert_eq!(story.count(&VoiceEvent::Away), 0);
     story.writes_down("");
     assert_eq!(story.asked_times(), 2, "it is tried once more");

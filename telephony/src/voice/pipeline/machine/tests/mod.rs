@@ -7,6 +7,7 @@ mod turns;
 use std::time::Duration;
 
 use dikala_entities::Speaker;
+use dikala_sip::leg::VOICE_HANG_OVER_MS;
 use serde_json::{Value, json};
 
 use super::{ChatDelta, PipelineMachine, PipelineReply, PipelineRequest};
@@ -15,6 +16,9 @@ use crate::voice::{
     common::{CloseReason, SessionEffect, SessionInput, VoiceMachine, tests::agent},
     pipeline::wire::CallDelta,
 };
+
+/// After the end of a voice was noticed, the turn is over after this time.
+const PAUSE_MS: u64 = 500 - VOICE_HANG_OVER_MS;
 
 /// A machine with its clock, a call that takes everything at once, and the requests that are open.
 struct Story {
@@ -116,17 +120,17 @@ impl Story {
         }
     }
 
-    /// Speaks for this long. The end is noticed after another 400 ms, of which this is the moment.
+    /// Speaks for this long. The end is noticed after the silence of a hang-over, of which this is the moment.
     fn caller_speaks(&mut self, milliseconds: usize) {
         self.activity(true);
-        self.audio(milliseconds + 400);
+        self.audio(milliseconds + VOICE_HANG_OVER_MS as usize);
         self.activity(false);
     }
 
     /// A whole sentence of the caller, and the request for its answer.
     fn caller_says(&mut self, words: &str) {
         self.caller_speaks(1_000);
-        self.pass(100);
+        self.pass(PAUSE_MS);
         self.writes_down(words);
     }
 

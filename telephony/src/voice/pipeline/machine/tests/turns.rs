@@ -17,7 +17,7 @@ fn a_whole_sentence_is_answered_after_half_a_second() {
     let mut story = Story::greeted();
     story.audio(1_000);
     story.caller_speaks(1_000);
-    story.pass(99);
+    story.pass(PAUSE_MS - 1);
     assert!(!story.is_hearing());
     story.pass(1);
     assert!(story.is_hearing());
@@ -60,14 +60,14 @@ fn a_text_that_comes_late_is_answered_at_once() {
 fn a_caller_who_goes_on_while_it_is_written_down_is_not_answered_yet() {
     let mut story = Story::greeted();
     story.caller_speaks(1_000);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.activity(true);
     story.writes_down("I would like.");
     story.pass(2_000);
     assert!(!story.is_thinking());
     story.audio(400);
     story.activity(false);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.writes_down("A coffee.");
     assert_eq!(story.asked(), "user: I would like. A coffee.");
 }
@@ -85,7 +85,7 @@ fn a_caller_who_goes_on_before_the_answer_is_heard_has_one_turn() {
     assert!(story.open.is_empty(), "all requests are cancelled");
     story.audio(400);
     story.activity(false);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.writes_down("A coffee.");
     assert_eq!(story.asked(), "user: I would like. A coffee.");
     assert_eq!(
@@ -101,7 +101,7 @@ fn a_short_word_before_the_answer_is_heard_belongs_to_the_turn() {
     story.caller_says("A coffee.");
     story.writes("With pleasure! Which");
     story.caller_speaks(100);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     assert_eq!(story.clauses(), ["With pleasure!"]);
     story.writes_down("Two.");
     assert!(story.clauses().is_empty());
@@ -119,9 +119,9 @@ fn a_noise_while_the_model_thinks_costs_no_answer(
     let mut story = Story::greeted();
     story.caller_says("Where is my order?");
     story.caller_speaks(milliseconds);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.writes_down("[NOISE]");
-    story.pass(100);
+    story.pass(PAUSE_MS);
     assert_eq!(story.asked(), "user: Where is my order?");
     assert_eq!(story.asked_times(), asked_times);
     assert!(story.is_thinking());
@@ -142,9 +142,9 @@ fn a_voice_into_an_answer_without_words(
     story.calls(&[(tool, "{}")]);
     story.audio(1_100);
     story.activity(false);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.writes_down("[NOISE]");
-    story.pass(100);
+    story.pass(PAUSE_MS);
     assert_eq!(story.tools(), called);
     assert_eq!(story.asked_times(), asked_times);
     assert_eq!(story.count(&VoiceEvent::Interrupted), 0);
@@ -184,7 +184,7 @@ fn a_given_greeting_begins_whoever_speaks(#[case] has_spoken: bool) {
     story.audio(1_000);
     if has_spoken {
         story.activity(false);
-        story.pass(100);
+        story.pass(PAUSE_MS);
         story.writes_down("Halo?");
     }
     assert_eq!(story.clauses(), ["Kopi Senja, selamat pagi!"]);
@@ -192,7 +192,7 @@ fn a_given_greeting_begins_whoever_speaks(#[case] has_spoken: bool) {
     assert_eq!(story.said(), "Kopi Senja, selamat pagi! ");
     if !has_spoken {
         story.activity(false);
-        story.pass(100);
+        story.pass(PAUSE_MS);
         story.writes_down("Halo?");
     }
     let messages = story.messages();
@@ -219,7 +219,7 @@ fn an_interruption_ends_everything_and_only_what_was_heard_stays() {
     story.say(VoiceInput::Interrupted { played_ms: 2_000 });
     story.audio(400);
     story.activity(false);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.writes_down("Stop!");
     let messages = story.messages();
     assert_eq!(
@@ -244,7 +244,7 @@ fn an_interruption_within_a_clause_keeps_its_share() {
     story.sounds(1_000);
     story.caller_speaks(700);
     story.say(VoiceInput::Interrupted { played_ms: 2_000 });
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.writes_down("Stop!");
     assert_eq!(story.messages()[4], "assistant: Your order wit");
 }
@@ -273,7 +273,7 @@ fn a_short_voice_over_the_last_words_is_an_answer() {
     story.speaks(2_000);
     story.pass(1_000);
     story.caller_speaks(100);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     assert!(!story.is_hearing(), "a second is left");
 
     let mut story = Story::greeted();
@@ -282,7 +282,7 @@ fn a_short_voice_over_the_last_words_is_an_answer() {
     story.speaks(2_000);
     story.pass(1_001);
     story.caller_speaks(100);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.writes_down("Ya.");
     assert_eq!(story.asked(), "user: Ya.");
     assert_eq!(story.count(&VoiceEvent::Interrupted), 0);
@@ -292,7 +292,7 @@ fn a_short_voice_over_the_last_words_is_an_answer() {
 fn a_short_voice_is_an_answer_when_nobody_else_speaks() {
     let mut story = Story::greeted();
     story.caller_speaks(100);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.writes_down("Ya.");
     assert_eq!(story.asked(), "user: Ya.");
 }
@@ -304,7 +304,7 @@ fn an_agent_that_a_noise_has_stopped_goes_on() {
     story.answers("It comes in twenty minutes.");
     story.speaks(2_000);
     story.caller_speaks(700);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     story.writes_down("");
     assert!(story.asked().contains("Go on where you stopped"));
 }
@@ -365,7 +365,7 @@ fn a_voice_without_end_is_answered_after_15_s_and_heard_on() {
     story.speaks(500);
     story.audio(400);
     story.activity(false);
-    story.pass(100);
+    story.pass(PAUSE_MS);
     assert_eq!(transcribed_ms(&story), 400);
 }
 
