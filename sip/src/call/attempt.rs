@@ -3,7 +3,10 @@
 use std::{io, sync::Arc};
 
 use futures_util::future::BoxFuture;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
 
 use super::{
     CallParties, DialogMessage, INBOX, MediaSockets, dressed,
@@ -40,11 +43,34 @@ pub struct Attempt {
     /// With Via.
     pub invite: SipRequest,
     pub answers: mpsc::Receiver<SipResponse>,
+    /// When the INVITE was sent.
+    pub sent_at: Instant,
     /// A provisional response has come.
+    pub has_rung: bool,
+}
+
+/// An INVITE that is to be cancelled.
+struct UnwantedInvite {
+    flow: Flow,
+    contact: String,
+    invite: SipRequest,
+    answers: mpsc::Receiver<SipResponse>,
     has_rung: bool,
 }
 
 impl Attempt {
+    /// Closes the media sockets.
+    fn into_unwanted(self) -> (UnwantedInvite, DialogRegistration) {
+        let unwanted = UnwantedInvite {
+            flow: self.flow,
+            contact: self.contact,
+            invite: self.invite,
+            answers: self.answers,
+            has_rung: self.has_rung,
+        };
+        (unwanted, self.registration)
+    }
+
     /// The dialog of a response, if it names a way back.
     pub fn dialog(&self, response: &SipResponse) -> Option<Dialog> {
         Dialog::of_response(&self.invite, &response.headers, self.contact.clone())
@@ -62,6 +88,7 @@ impl Attempt {
     /// Sends an INVITE again on this route.
     pub fn send(&mut self, shared: &Shared, invite: SipRequest) {
         (self.invite, self.answers) = sent(shared, invite, &self.flow);
+        self.sent_at = Instant::now();
         self.has_rung = false;
     }
 }
@@ -103,6 +130,7 @@ impl OutgoingLeg {
             contact,
             invite,
             answers,
+            sent_at: Instant::now(),
             has_rung: false,
             flow,
         })
@@ -177,16 +205,26 @@ impl OutgoingLeg {
 
     /// Cancels the INVITE, once it has been received for sure (RFC 3261, 9.1). A call that is answered anyway is hung up.
     pub(super) async fn give_up(&self, attempt: Attempt) {
-        let Attempt {
+        // Kept, so that a call with the same ids is not taken meanwhile.
+        let (unwanted, _registration) = attempt.into_unwanted();
+        self.cancel_once_received(unwanted).await;
+    }
+
+    /// The same while another server is called with the same ids.
+    pub(super) fn leave(&self, attempt: Attempt) {
+        let (unwanted, _) = attempt.into_unwanted();
+        let leg = self.beside();
+        tokio::spawn(async move { leg.cancel_once_received(unwanted).await });
+    }
+
+    async fn cancel_once_received(&self, unwanted: UnwantedInvite) {
+        let UnwantedInvite {
             flow,
             contact,
             invite,
             mut answers,
             has_rung,
-            // Kept, so that a call with the same ids is not taken meanwhile.
-            registration: _registration,
-            ..
-        } = attempt;
+        } = unwanted;
         let cancel = || self.cancel(&invite, &flow);
         let mut cancelled = has_rung.then(cancel);
         let answered = timeout(2 * GIVEN_UP, async {

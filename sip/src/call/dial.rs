@@ -25,6 +25,8 @@ use crate::{
 
 /// The longest ringing of the person's phone.
 const RINGS: Duration = Duration::from_secs(60);
+/// With another server left, one that gives no sign of life is waited for this long: over UDP the INVITE was sent four times.
+const NEXT_SERVER_AFTER: Duration = Duration::from_secs(4);
 const GONE: &str = "the caller is gone";
 /// Why nobody is called without TLS if `srtp` is `required`.
 const NEEDS_TLS: &str = "encrypted media is required, and the trunk is not called over TLS; set transport=tls in its address";
@@ -33,6 +35,8 @@ const NEEDS_TLS: &str = "encrypted media is required, and the trunk is not calle
 enum PersonStep {
     Response(SipResponse),
     Silence,
+    /// No response yet, and another server may be quicker.
+    Late,
     /// We give the call up.
     GivenUp(NoLeg),
 }
@@ -152,6 +156,16 @@ impl OutgoingLeg {
                     attempt = while_alive(&mut alive, next).await?;
                     continue;
                 }
+                PersonStep::Late => {
+                    let next = self.flow(Some(attempt.flow.clone()));
+                    let next = while_alive(&mut alive, async { Ok(next.await.ok()) });
+                    // Without another server this one may still answer.
+                    if let Some(flow) = next.await? {
+                        self.leave(attempt);
+                        attempt = self.call_at(flow, &mut invitation)?;
+                    }
+                    continue;
+                }
                 PersonStep::GivenUp(why) => {
                     attempt.early.end();
                     self.give_up(attempt).await;
@@ -175,6 +189,8 @@ impl OutgoingLeg {
         alive: &mut oneshot::Receiver<()>,
         until: Instant,
     ) -> PersonStep {
+        let is_late = !attempt.has_rung && !self.targets.is_empty();
+        let late = is_late.then_some(attempt.sent_at + NEXT_SERVER_AFTER);
         loop {
             let why = tokio::select! {
                 response = attempt.answers.recv() => {
@@ -188,6 +204,9 @@ impl OutgoingLeg {
                 }
                 () = attempt.early.pass() => continue,
                 _ = &mut *alive => NoLeg::cancelled(GONE),
+                () = tokio::time::sleep_until(late.unwrap_or(until)), if is_late => {
+                    return PersonStep::Late;
+                }
                 () = tokio::time::sleep_until(until) => {
                     NoLeg::cancelled("nobody answered in time")
                 }

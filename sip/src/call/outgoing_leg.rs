@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The destination of a call to a person.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LegDestination {
     pub uri: Uri,
     /// The outbound proxy of the registration: requests go there in place of the URI.
@@ -76,6 +76,21 @@ impl OutgoingLeg {
             caller,
             to,
             hears_early,
+        }
+    }
+
+    /// The same leg at the server that was called last, without a place and without media.
+    pub fn beside(&self) -> Self {
+        Self {
+            credentials: self.credentials.clone(),
+            redirected_by: self.redirected_by,
+            tried: self.tried,
+            ..Self::new(
+                self.shared.clone(),
+                self.caller.clone(),
+                self.to.clone(),
+                None,
+            )
         }
     }
 }

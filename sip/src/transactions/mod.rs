@@ -1,6 +1,8 @@
 //! Transactions (RFC 3261, 17; RFC 6026): retransmitted requests get the same response again, and our own requests are
 //! retransmitted until answered, for 64 × T1.
 //!
+//! Without a response, the end of the connection ends a request of ours, too.
+//!
 //! The 200 to an INVITE is retransmitted by the call, because only the call sees its ACK.
 
 pub mod places;
@@ -360,7 +362,7 @@ async fn ask_other(
                 None => return,
             },
             () = tokio::time::sleep_until(next) => {
-                if next >= until {
+                if next >= until || !flow.is_open() {
                     return;
                 }
                 if !flow.is_reliable() {
@@ -380,12 +382,12 @@ async fn ask_invite(
 ) {
     let bytes = request.to_bytes();
     let mut until = tokio::time::Instant::now() + GIVEN_UP;
-    let (mut wait, mut repeats) = (T1, !flow.is_reliable());
+    let (mut wait, mut is_unanswered) = (T1, true);
     if !flow.send(&bytes) {
         return;
     }
     loop {
-        let next = if repeats {
+        let next = if is_unanswered {
             (tokio::time::Instant::now() + wait).min(until)
         } else {
             until
@@ -393,7 +395,7 @@ async fn ask_invite(
         tokio::select! {
             response = responses.recv() => {
                 let Some(response) = response else { return };
-                repeats = false;
+                is_unanswered = false;
                 let now = tokio::time::Instant::now();
                 match response.status {
                     ..200 => until = now + RINGING_MAX,
@@ -406,10 +408,12 @@ async fn ask_invite(
                 let _ = answers.try_send(response);
             }
             () = tokio::time::sleep_until(next) => {
-                if next >= until {
+                if next >= until || !flow.is_open() {
                     return;
                 }
-                flow.send(&bytes);
+                if !flow.is_reliable() {
+                    flow.send(&bytes);
+                }
                 wait *= 2;
             }
         }

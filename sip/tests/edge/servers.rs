@@ -25,8 +25,10 @@ use crate::support::{
 };
 
 const SRV: [u8; 2] = [0, 33];
+const NAPTR: [u8; 2] = [0, 35];
 
-/// A nameserver whose only records are these servers of `_sip._udp` and `_sip._tcp` of `trunk.example`, the first preferred.
+/// A nameserver with these servers for `_sip._udp` and `_sip._tcp` of `trunk.example`, the first preferred. `pointed.example` has
+/// them too, with NAPTR records that prefer TCP, and `alone.example` has the first one.
 /// `whole`: its answer is too long for a datagram.
 pub struct Nameserver {
     servers: Arc<Mutex<Vec<SocketAddr>>>,
@@ -87,19 +89,28 @@ impl Nameserver {
         self.asked.fetch_add(1, Relaxed);
         let mut answer = question.to_vec();
         answer[2..4].copy_from_slice(&[0x81, 0x80]);
-        let names = [
-            b"\x04_sip\x04_udp\x05trunk\x07example\x00",
-            b"\x04_sip\x04_tcp\x05trunk\x07example\x00",
-        ];
-        let is_of = |name: &&[u8; 25]| {
-            question[12..].starts_with(&name[..]) && question[12 + name.len()..].starts_with(&SRV)
+        let asks_for = |name: &str, kind: [u8; 2]| {
+            let name = dns_name(name);
+            question[12..].starts_with(&name) && question[12 + name.len()..].starts_with(&kind)
         };
-        if names.iter().any(is_of) {
-            let servers = self.servers.lock().unwrap();
-            answer[7] = u8::try_from(servers.len()).unwrap();
-            for (priority, server) in (1_u16..).zip(&*servers) {
-                answer.extend(service(priority, *server));
-            }
+        let has_service = |domain: &str| {
+            let services = ["udp", "tcp"].map(|it| format!("_sip._{it}.{domain}"));
+            services.iter().any(|service| asks_for(service, SRV))
+        };
+        let servers = self.servers.lock().unwrap();
+        let most = match () {
+            () if has_service("trunk.example") || has_service("pointed.example") => servers.len(),
+            () if has_service("alone.example") => 1,
+            () => 0,
+        };
+        answer[7] = u8::try_from(most).unwrap();
+        for (priority, server) in (1_u16..).zip(servers.iter().take(most)) {
+            answer.extend(service(priority, *server));
+        }
+        if asks_for("pointed.example", NAPTR) {
+            answer[7] = 2;
+            answer.extend(pointer(2, b"SIP+D2U", "_sip._udp.pointed.example"));
+            answer.extend(pointer(1, b"SIP+D2T", "_sip._tcp.pointed.example"));
         }
         answer
     }
@@ -108,15 +119,35 @@ impl Nameserver {
 /// An SRV record. Its target looks like an address, so that nothing else is looked up.
 fn service(priority: u16, server: SocketAddr) -> Vec<u8> {
     let mut data = [priority, 0, server.port()].map(u16::to_be_bytes).concat();
-    for label in server.ip().to_string().split('.') {
-        data.push(u8::try_from(label.len()).unwrap());
-        data.extend(label.as_bytes());
-    }
+    data.extend(dns_name(&server.ip().to_string()));
+    record(SRV, &data)
+}
+
+/// A NAPTR record that leads to SRV records.
+fn pointer(order: u16, service: &[u8; 7], leads_to: &str) -> Vec<u8> {
+    let mut data = [order, 0].map(u16::to_be_bytes).concat();
+    data.extend(b"\x01s\x07");
+    data.extend(service);
+    // No regular expression.
     data.push(0);
+    data.extend(dns_name(leads_to));
+    record(NAPTR, &data)
+}
+
+fn dns_name(name: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for label in name.split('.') {
+        bytes.push(u8::try_from(label.len()).unwrap());
+        bytes.extend(label.as_bytes());
+    }
+    bytes.push(0);
+    bytes
+}
+
+/// A record with the name of the question, not to be kept.
+fn record(kind: [u8; 2], data: &[u8]) -> Vec<u8> {
     let length = u16::try_from(data.len()).unwrap().to_be_bytes();
-    // The name of the question; SRV, the Internet, not to be kept.
-    let head = [0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 0];
-    [&head[..], &length, &data].concat()
+    [&[0xc0, 12][..], &kind, &[0, 1, 0, 0, 0, 0], &length, data].concat()
 }
 
 /// Two servers, and the nameserver that names them.
@@ -221,6 +252,84 @@ async fn a_person_is_called_over_the_next_server_of_the_domain() {
     second.expect("ACK ").await;
     phone.hang_up().await;
     second.expect("BYE ").await;
+}
+
+/// A person is not called twice: if the first server comes back, its call is cancelled, and hung up if it was answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_server_is_left_for_the_next_and_its_late_call_is_ended() {
+    let (bench, [mut first, mut second], mut phone) =
+        failing_over(["127.0.0.5", "127.0.0.6"], |_| {}).await;
+    let invite = first.expect("INVITE ").await;
+    let again = second.expect("INVITE ").await;
+    assert_eq!(header(&again, "Call-ID"), header(&invite, "Call-ID"));
+    let accepted = second.response(&again, "200 OK", "person", &offer(40_002));
+    second.send(&accepted).await;
+    second.expect("ACK ").await;
+    let ringing = first.response(&invite, "180 Ringing", "late", "");
+    first.send(&ringing).await;
+    let cancel = first.expect("CANCEL ").await;
+    assert_eq!(header(&cancel, "CSeq"), Some("1 CANCEL"));
+    let cancelled = first.response(&cancel, "200 OK", "late", "");
+    first.send(&cancelled).await;
+    let accepted = first.response(&invite, "200 OK", "late", &offer(40_006));
+    first.send(&accepted).await;
+    first.expect("ACK ").await;
+    let bye = first.expect("BYE ").await;
+    first
+        .send(&first.response(&bye, "200 OK", "late", ""))
+        .await;
+    eventually("it stands", || bench.is_joined()).await;
+    phone.hang_up().await;
+    second.expect("BYE ").await;
+}
+
+/// Without another server that can be reached, the silent one may still answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_server_is_kept_if_no_other_can_be_reached() {
+    let (bench, [mut first, _], mut phone) = failing_over(["127.0.0.5", "127.0.0.6"], |sip| {
+        // Its services over TCP are left, where nobody listens.
+        sip.trunks[0].outbound.uri = Some("sip:alone.example".to_owned());
+    })
+    .await;
+    let mut invite = String::new();
+    // The fifth is sent after 7.5 s.
+    for _ in 0..5 {
+        invite = first.expect("INVITE ").await;
+    }
+    let accepted = first.response(&invite, "200 OK", "person", &offer(40_002));
+    first.send(&accepted).await;
+    first.expect("ACK ").await;
+    eventually("it stands", || bench.is_joined()).await;
+    phone.hang_up().await;
+    first.expect("BYE ").await;
+}
+
+/// The domain prefers TCP, by its NAPTR records.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dns_chooses_the_transport() {
+    let servers = Servers::new(false).await;
+    let first = servers.named.lock().unwrap()[0];
+    let connections = TcpListener::bind(first).await.unwrap();
+    let _bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
+        sip.nameservers = vec![servers.nameserver];
+        sip.trunks[0].addresses = Vec::new();
+        sip.trunks[0].register = Some(RegisterSettings {
+            registrar: "sip:pointed.example".to_owned(),
+            ..RegisterSettings::default()
+        });
+    })
+    .await;
+    let accepted = timeout(PATIENCE, connections.accept()).await;
+    let (mut connection, _) = accepted.unwrap().unwrap();
+    let mut line = [0; 28];
+    connection.read_exact(&mut line).await.unwrap();
+    assert_eq!(&line, b"REGISTER sip:pointed.example");
+    // Nothing else answers over TCP.
+    drop((connection, connections));
+    let mut datagram = [0; 28];
+    let received = timeout(PATIENCE, servers.sockets[0].recv_from(&mut datagram)).await;
+    received.unwrap().unwrap();
+    assert_eq!(&datagram, b"REGISTER sip:pointed.example");
 }
 
 /// The transfer to a domain, with servers at these addresses, which the DNS names in this order.
