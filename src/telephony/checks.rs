@@ -3,7 +3,10 @@
 use std::{io::ErrorKind, net::SocketAddr, time::Duration};
 
 use dikala_entities::VoiceProvider;
-use dikala_sip::settings::{ListenAddress, SipSettings, SipTransport, Srtp, TlsFiles, Trunk};
+use dikala_sip::{
+    SipTarget,
+    settings::{ListenAddress, SipSettings, SipTransport, Srtp, TlsFiles, Trunk},
+};
 use dikala_telephony::{
     USER_AGENT,
     settings::{BridgeSettings, Voice},
@@ -128,6 +131,15 @@ fn trunk_addresses(trunk: &Trunk) -> impl Iterator<Item = (&'static str, &String
         .chain(outbound.map(|uri| ("outbound.uri", uri)))
 }
 
+/// Requests over UDP are sent from an address that is listened on.
+fn can_send(settings: &SipSettings, target: &SipTarget) -> bool {
+    let sends = |listen: &ListenAddress| {
+        listen.transport == SipTransport::Udp
+            && listen.address.is_ipv4() == target.address.is_ipv4()
+    };
+    target.transport != SipTransport::Udp || settings.listen.iter().any(sends)
+}
+
 /// The servers of an address of a trunk, in the order in which they are tried.
 async fn targets(
     settings: &SipSettings,
@@ -144,6 +156,10 @@ async fn targets(
                 "trunk {name}: {field}: telephony.sip.srtp is required, and {address} is not reached over TLS; add ;transport=tls"
             ))
         }
+        Ok(found) if !found.iter().any(|target| can_send(settings, target)) => Err(format!(
+            "trunk {name}: {field}: {address} is reached over UDP only, and there is no UDP address of its family in \
+             telephony.sip.listen; add one"
+        )),
         Ok(found) => {
             let found = found.iter();
             let found = found.map(|target| written_as(target.transport, target.address));
@@ -241,7 +257,10 @@ mod tests {
         let mut settings = SipSettings {
             max_calls: 1,
             threads: 2,
-            listen: Vec::new(),
+            listen: vec![ListenAddress {
+                transport: SipTransport::Udp,
+                address: "0.0.0.0:5060".parse().expect("an address"),
+            }],
             public_address: None,
             local_networks: Vec::new(),
             tls: None,
@@ -256,6 +275,8 @@ mod tests {
             (Srtp::Required, "sip:192.0.2.1", "add ;transport=tls"),
             (Srtp::Required, "sips:192.0.2.1", "tls://192.0.2.1:5061"),
             (Srtp::Optional, "sip:nobody.invalid:5060", "no server of"),
+            // No listener can send there.
+            (Srtp::Optional, "sip:[2001:db8::1]", "telephony.sip.listen"),
         ] {
             settings.srtp = srtp;
             let told = targets(&settings, "jkt", "outbound.uri", address).await;

@@ -60,8 +60,11 @@ impl OutgoingLeg {
                     count((none.counted)(persons), 1);
                     let failed = (none.status, none.why.as_str());
                     let ip = plan.tried.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-                    let refusals = &shared.refusals;
-                    refusals.note_person(&trunk, "second_leg", failed, ip, &to);
+                    // A caller who hangs up is no fault of the trunk.
+                    if none.why != GONE {
+                        let refusals = &shared.refusals;
+                        refusals.note_person(&trunk, "second_leg", failed, ip, &to);
+                    }
                     Err(none.why)
                 }
             }
@@ -157,14 +160,32 @@ impl OutgoingLeg {
                     continue;
                 }
                 PersonStep::Late => {
+                    let left = self.targets.clone();
                     let next = self.flow(Some(attempt.flow.clone()));
-                    let next = while_alive(&mut alive, async { Ok(next.await.ok()) });
-                    // Without another server this one may still answer.
-                    if let Some(flow) = next.await? {
-                        self.leave(attempt);
-                        attempt = self.call_at(flow, &mut invitation)?;
+                    let next = async {
+                        tokio::select! {
+                            biased;
+                            response = attempt.answers.recv() => Ok(Err(response)),
+                            // Without another server this one may still answer.
+                            flow = next => Ok(Ok(flow.ok())),
+                        }
+                    };
+                    match while_alive(&mut alive, next).await? {
+                        Ok(Some(flow)) => {
+                            self.leave(attempt);
+                            attempt = self.call_at(flow, &mut invitation)?;
+                            continue;
+                        }
+                        Ok(None) => continue,
+                        // The next server is still to be tried.
+                        Err(response) => {
+                            self.targets = left;
+                            match response {
+                                Some(response) => response,
+                                None => continue,
+                            }
+                        }
                     }
-                    continue;
                 }
                 PersonStep::GivenUp(why) => {
                     attempt.early.end();

@@ -14,6 +14,7 @@ mod media_task;
 mod no_leg;
 mod outbound;
 mod outgoing_leg;
+mod refer;
 mod requests;
 mod ring;
 mod route;

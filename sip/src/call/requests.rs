@@ -135,17 +135,21 @@ pub fn once_routed<T: Send + 'static>(
     }
 }
 
-/// The responses to a request that is sent by a task; none if it is not sent.
+/// The responses to a request that is sent by a task; none if it is not sent. The task ends with the receiver.
 fn forwarded(sent: JoinHandle<Option<mpsc::Receiver<SipResponse>>>) -> mpsc::Receiver<SipResponse> {
     let (told, answers) = mpsc::channel(1);
     tokio::spawn(async move {
-        let Ok(Some(mut answers)) = sent.await else {
-            return;
-        };
-        while let Some(answer) = answers.recv().await {
-            if told.send(answer).await.is_err() {
+        let forward = async {
+            let Ok(Some(mut answers)) = sent.await else {
                 return;
+            };
+            while let Some(answer) = answers.recv().await {
+                let _ = told.send(answer).await;
             }
+        };
+        tokio::select! {
+            () = forward => {}
+            () = told.closed() => {}
         }
     });
     answers

@@ -1,4 +1,4 @@
-//! Transfers: by REFER if the peer allows it (RFC 3515), else by a second leg over the same trunk, joined to the first.
+//! Transfers: by REFER if the peer allows it (`refer`), else by a second leg over the same trunk, joined to the first.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use tokio::{
 
 use super::{
     Call, CallParties, Control,
-    dial::not_taken,
     join::{Parting, ends, join},
     outbound,
     outgoing_leg::{LegDestination, OutgoingLeg},
@@ -18,27 +17,39 @@ use super::{
 };
 use crate::{
     leg::{Leg, LegEvent},
-    message::{Host, Method, SipRequest, SipResponse, Uri},
+    message::{Host, Method, SipResponse, Uri},
     settings::TransferMethod,
-    transactions::Responder,
     whatsapp::NO_TRANSFER,
 };
 
-/// The longest ringing of the person's phone after a REFER.
-const ANSWERED: Duration = Duration::from_secs(60);
-/// The time in which a peer that has accepted a REFER reports anything. It has to do so at once (RFC 3515, 2.4.4).
-const REPORTED: Duration = Duration::from_secs(5);
 /// The longest delay of the response to a REFER that was sent before a BYE arrived.
 const CROSSING: Duration = Duration::from_millis(200);
 
 /// Announcements that wait to be played.
 const ANNOUNCEMENTS: usize = 4;
 
-/// The status that stands for a missing report of a REFER's outcome.
-const NO_REPORT: u16 = 408;
+/// Why a REFER has failed.
+#[derive(Debug, Clone, Copy)]
+pub enum ReferFailure {
+    /// The peer cannot be reached.
+    Unsent,
+    /// The peer does not call the person itself, with this status.
+    Refused(u16),
+    /// The peer has called the person, with this status.
+    NotTaken(u16),
+    /// The peer does not say what it does.
+    Unknown,
+}
 
-/// Statuses of a person who does not want the call (RFC 3261, 21.4.24, 21.6.1, 21.6.2).
-const DECLINED: [u16; 3] = [486, 600, 603];
+/// A REFER of which the peer has reported no outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenRefer {
+    None,
+    /// The peer may report later that the person has answered.
+    Sent,
+    /// The same, and the peer reports nothing: its BYE may mean that the person has answered.
+    Accepted,
+}
 
 /// A transfer under way.
 #[derive(Debug)]
@@ -57,8 +68,8 @@ pub enum CallTransfer {
     /// We call the person ourselves. Dropping `_alive` gives up the INVITE.
     Dialling {
         to: String,
-        /// The peer may still connect the person, because it accepted a REFER of which it reported no outcome.
-        is_referred: bool,
+        /// The peer may still connect the person.
+        refer: OpenRefer,
         outcome: oneshot::Receiver<Result<Leg, String>>,
         _alive: oneshot::Sender<()>,
     },
@@ -91,8 +102,13 @@ pub async fn next(transfer: &mut Option<CallTransfer>) -> TransferStep {
     match transfer {
         None => std::future::pending().await,
         Some(CallTransfer::Referred {
-            asked: Some(asked), ..
-        }) => TransferStep::Referred(asked.answers.recv().await),
+            asked: Some(asked),
+            until,
+            ..
+        }) => tokio::select! {
+            response = asked.answers.recv() => TransferStep::Referred(response),
+            () = sleep_until(*until) => TransferStep::Late,
+        },
         Some(CallTransfer::Referred { until, .. }) => {
             sleep_until(*until).await;
             TransferStep::Late
@@ -124,7 +140,7 @@ impl Call {
             TransferMethod::Bridge => false,
         };
         if !refers {
-            return self.dial(to, false).await;
+            return self.dial(to, OpenRefer::None).await;
         }
         let outbound = self.caller.trunk.outbound.uri.as_ref();
         let target = match outbound.and_then(|uri| uri.parse::<Uri>().ok()) {
@@ -146,106 +162,19 @@ impl Call {
         self.transfer = Some(CallTransfer::Referred {
             to,
             asked,
-            until: Instant::now() + ANSWERED,
+            until: self.reported_until(),
             is_reported: false,
             is_cancelled: false,
         });
-        if !is_asked {
-            self.refer_failed(None).await;
+        match is_asked {
+            true => self.direct(Control::Ring(true)).await,
+            false => self.refer_failed(ReferFailure::Unsent).await,
         }
-    }
-
-    /// The peer calls the person. The caller hears ringing meanwhile.
-    async fn refer_accepted(&mut self) {
-        let Some(CallTransfer::Referred {
-            asked,
-            until,
-            is_reported,
-            is_cancelled,
-            ..
-        }) = &mut self.transfer
-        else {
-            return;
-        };
-        *asked = None;
-        // A peer that is to do it alone may take its time.
-        if !*is_reported && self.caller.trunk.transfer != TransferMethod::Refer {
-            *until = Instant::now() + REPORTED;
-        }
-        if !*is_cancelled {
-            self.direct(Control::Ring(true)).await;
-        }
-    }
-
-    /// The peer has not reported anything in time, or the person has not answered.
-    async fn refer_late(&mut self) {
-        let Some(CallTransfer::Referred { is_reported, .. }) = self.transfer else {
-            return;
-        };
-        if !is_reported && self.caller.trunk.transfer != TransferMethod::Refer {
-            return self.refer_failed(Some(NO_REPORT)).await;
-        }
-        let late = self.transfer.take();
-        if let Some(CallTransfer::Referred {
-            to,
-            is_cancelled: false,
-            ..
-        }) = late
-        {
-            let why = "nobody answered in time";
-            self.note_refer(&to, None, why);
-            self.direct(Control::Ring(false)).await;
-            self.not_transferred(why);
-        }
-    }
-
-    /// Repeats a challenged REFER once, with credentials, if the peer may get them.
-    fn proves_refer(&mut self, response: &SipResponse) -> bool {
-        if !matches!(response.status, 401 | 407) {
-            return false;
-        }
-        let mut transfer = self.transfer.take();
-        let mut is_proven = false;
-        if let Some(CallTransfer::Referred { asked, .. }) = &mut transfer {
-            let again = asked.as_ref().and_then(|asked| self.prove(asked, response));
-            is_proven = again.is_some();
-            *asked = again.map(Box::new).or(asked.take());
-        }
-        self.transfer = transfer;
-        is_proven
-    }
-
-    /// The peer does not do what it was asked for, so we call the person; unless the trunk wants REFER alone, the person has
-    /// declined, or the transfer is cancelled. `status`: that of the peer; `None` if it cannot be reached.
-    async fn refer_failed(&mut self, status: Option<u16>) {
-        let Some(CallTransfer::Referred {
-            to,
-            asked,
-            is_cancelled,
-            ..
-        }) = self.transfer.take()
-        else {
-            return;
-        };
-        // It has accepted, and not reported a failure.
-        let is_open = asked.is_none() && status == Some(NO_REPORT);
-        if is_cancelled {
-            return;
-        }
-        let unreachable = || "the trunk cannot be reached".to_owned();
-        let why = status.map_or_else(unreachable, not_taken);
-        self.note_refer(&to, status, &why);
-        let is_declined = status.is_some_and(|status| DECLINED.contains(&status));
-        if is_declined || self.caller.trunk.transfer == TransferMethod::Refer {
-            self.direct(Control::Ring(false)).await;
-            return self.not_transferred(&why);
-        }
-        self.dial(to, is_open).await;
     }
 
     /// Calls the person, over the caller's trunk unless another is named for that. It is done in a task of its own: the caller may
     /// hang up while servers are looked up.
-    async fn dial(&mut self, to: String, is_referred: bool) {
+    pub(super) async fn dial(&mut self, to: String, refer: OpenRefer) {
         let trunk = match &self.caller.trunk.transfer_trunk {
             None => Some(&self.caller.trunk),
             Some(name) => {
@@ -289,7 +218,7 @@ impl Call {
         });
         self.transfer = Some(CallTransfer::Dialling {
             to,
-            is_referred,
+            refer,
             outcome,
             _alive: alive,
         });
@@ -319,15 +248,18 @@ impl Call {
         match step {
             TransferStep::Referred(Some(response)) if response.status < 200 => {}
             TransferStep::Referred(Some(response)) if response.status < 300 => {
-                self.refer_accepted().await;
+                self.refer_accepted();
             }
             TransferStep::Referred(Some(response)) if self.proves_refer(&response) => {}
             TransferStep::Referred(response) => {
-                if response.is_none() {
-                    self.route.forget();
-                }
-                let status = response.map_or(408, |response| response.status);
-                self.refer_failed(Some(status)).await;
+                let failure = match response {
+                    Some(response) => ReferFailure::Refused(response.status),
+                    None => {
+                        self.route.forget();
+                        ReferFailure::Unknown
+                    }
+                };
+                self.refer_failed(failure).await;
             }
             TransferStep::Late => self.refer_late().await,
             TransferStep::Dialled(Ok(leg)) => self.join(leg).await,
@@ -381,7 +313,7 @@ impl Call {
     /// The peer hangs up. Many phones do so once they have accepted a REFER, without a NOTIFY.
     pub(super) async fn left(&mut self) {
         let is_taken = match &mut self.transfer {
-            Some(CallTransfer::Dialling { is_referred, .. }) => *is_referred,
+            Some(CallTransfer::Dialling { refer, .. }) => *refer == OpenRefer::Accepted,
             Some(CallTransfer::Referred { asked: None, .. }) => true,
             Some(CallTransfer::Referred {
                 asked: Some(asked), ..
@@ -397,61 +329,7 @@ impl Call {
         }
     }
 
-    /// Handles a NOTIFY with the progress of a REFER.
-    pub(super) async fn notified(&mut self, request: &SipRequest, reply: &Responder) {
-        let event = request.headers.get("Event").unwrap_or_default();
-        let about_refer = event
-            .split(';')
-            .next()
-            .is_some_and(|name| name.trim() == "refer");
-        let is_referred = match self.transfer {
-            Some(CallTransfer::Referred { .. }) => true,
-            Some(CallTransfer::Dialling { is_referred, .. }) => is_referred,
-            _ => false,
-        };
-        if !about_refer || !is_referred {
-            reply.refuse(481, "Subscription Does Not Exist");
-            return;
-        }
-        reply.send(&self.dressed(reply.response(200, "OK")));
-        let status = fragment_status(&request.body);
-        if matches!(status, Some(200..300)) {
-            self.transfer = None;
-            self.notify(LegEvent::Transfer(Ok(())));
-            return;
-        }
-        let is_alone = self.caller.trunk.transfer == TransferMethod::Refer;
-        let Some(CallTransfer::Referred {
-            asked,
-            until,
-            is_reported,
-            ..
-        }) = &mut self.transfer
-        else {
-            return;
-        };
-        match status {
-            Some(status @ 300..) => self.refer_failed(Some(status)).await,
-            // The peer reports nothing more.
-            _ if is_terminated(request) && !is_alone => self.refer_failed(Some(NO_REPORT)).await,
-            _ => {
-                // It has accepted, although its response may be lost.
-                *asked = None;
-                if !std::mem::replace(is_reported, true) {
-                    *until = Instant::now() + ANSWERED;
-                }
-            }
-        }
-    }
-
-    /// Counts and logs a REFER that failed.
-    fn note_refer(&self, to: &str, status: Option<u16>, why: &str) {
-        let (trunk, ip) = (&self.caller.trunk.name, self.flow.remote.ip());
-        let refusals = &self.shared.refusals;
-        refusals.note_person(trunk, "refer", (status, why), ip, to);
-    }
-
-    fn not_transferred(&self, why: &str) {
+    pub(super) fn not_transferred(&self, why: &str) {
         self.notify(LegEvent::Transfer(Err(why.to_owned())));
     }
 }
@@ -464,34 +342,4 @@ async fn taken(answers: &mut mpsc::Receiver<SipResponse>) -> bool {
         }
     }
     false
-}
-
-fn is_terminated(notify: &SipRequest) -> bool {
-    let state = notify.headers.get("Subscription-State").unwrap_or_default();
-    let state = state.split(';').next().unwrap_or_default().trim();
-    state.eq_ignore_ascii_case("terminated")
-}
-
-/// The status in a `message/sipfrag`.
-fn fragment_status(body: &[u8]) -> Option<u16> {
-    let text = std::str::from_utf8(body).ok()?;
-    let mut words = text.lines().next()?.split_whitespace();
-    words
-        .next()
-        .filter(|version| version.eq_ignore_ascii_case("SIP/2.0"))?;
-    words.next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fragment_status;
-
-    #[test]
-    fn fragments_tell_how_far_a_transfer_is() {
-        assert_eq!(fragment_status(b"SIP/2.0 100 Trying\r\n"), Some(100));
-        assert_eq!(fragment_status(b"SIP/2.0 200 OK"), Some(200));
-        for strange in [&b""[..], b"200", b"SIP/2.0", b"HTTP/1.1 200 OK", b"\xff"] {
-            assert_eq!(fragment_status(strange), None);
-        }
-    }
 }

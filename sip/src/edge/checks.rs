@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::Arc,
 };
 
@@ -27,19 +27,21 @@ pub async fn try_registrar(
     user_agent: UserAgent,
     tls: Arc<rustls::ClientConfig>,
 ) -> Result<(), SipError> {
-    let hop = register.proxy.as_ref().unwrap_or(&register.registrar);
-    let any = if hop.contains('[') {
-        IpAddr::from(Ipv6Addr::UNSPECIFIED)
-    } else {
-        IpAddr::from(Ipv4Addr::UNSPECIFIED)
-    };
+    let any = [
+        IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    ];
+    let any = any.map(|ip| SocketAddr::from((ip, 0)));
+    let can_listen = |any: &SocketAddr| UdpSocket::bind(any).is_ok();
+    let listen = any.into_iter().filter(can_listen);
+    let listen = listen.map(|address| ListenAddress {
+        transport: SipTransport::Udp,
+        address,
+    });
     let settings = SipSettings {
         threads: 2,
         max_calls: 0,
-        listen: vec![ListenAddress {
-            transport: SipTransport::Udp,
-            address: (any, 0).into(),
-        }],
+        listen: listen.collect(),
         public_address: None,
         local_networks: Vec::new(),
         tls: None,

@@ -360,7 +360,7 @@ impl EdgeEntry {
         let (refusals, ip) = (&self.shared.refusals, flow.remote.ip());
         let refuse = |why| refusals.note(&trunk.name, why, ip, &request.headers, None);
         check_requirements(request).inspect_err(|why| refuse((why.status(), "extension")))?;
-        self.has_not_looped(request, back)
+        self.has_not_looped(request)
             .inspect_err(|_| refuse((482, "loop")))?;
         // A request that begins no call takes no place in the table of transactions.
         if self.draining.load(Ordering::Acquire) {
@@ -425,11 +425,13 @@ impl EdgeEntry {
     }
 
     /// Refuses a request that has passed this edge before: a call of ours was routed back as a new one.
-    fn has_not_looped(&self, request: &SipRequest, back: &Flow) -> Result<(), StatelessResponse> {
-        let (hosts, port) = self.shared.own_hosts(back);
+    fn has_not_looped(&self, request: &SipRequest) -> Result<(), StatelessResponse> {
         let is_ours = |via: &String| {
             let via = via.parse::<Via>();
-            via.is_ok_and(|via| hosts.contains(&via.host) && via.port.unwrap_or(5060) == port)
+            via.is_ok_and(|via| {
+                let branch = via.branch();
+                branch.is_some_and(|branch| branch.starts_with(&self.shared.branch))
+            })
         };
         if request.headers.list("Via").iter().any(is_ours) {
             return Err(refused(482, "Loop Detected", "it has been here before"));

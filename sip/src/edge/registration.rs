@@ -156,23 +156,24 @@ impl Registration {
         if expires != Some(0) || self.targets.is_empty() {
             self.look_up().await?;
         }
-        if let Some(flow) = &self.flow
-            && flow.is_reliable()
-            && flow.is_open()
-        {
-            let flow = flow.clone();
-            return self.at(&flow, expires).await;
-        }
         let (shared, hop) = (self.shared.clone(), self.hop().clone());
         let mut targets = self.targets.clone();
         let mut failed = None;
+        let is_connected = |flow: &&Flow| flow.is_reliable() && flow.is_open();
+        let mut connected = self.flow.as_ref().filter(is_connected).cloned();
         loop {
-            let known = self.flow.as_ref();
-            let flow = shared.flow_among(&mut targets, &hop.host, known).await;
-            let flow = match flow {
-                Ok(flow) => flow,
-                Err(error) => return Err(failed.unwrap_or(RegistrationError::Unreachable(error))),
+            let flow = match connected.take() {
+                Some(flow) => flow,
+                None => {
+                    let known = self.flow.as_ref();
+                    let flow = shared.flow_among(&mut targets, &hop.host, known).await;
+                    flow.map_err(|error| failed.unwrap_or(RegistrationError::Unreachable(error)))?
+                }
             };
+            let is_this = |target: &SipTarget| {
+                (target.transport, target.address) == (flow.transport, flow.remote)
+            };
+            targets.retain(|target| !is_this(target));
             self.flow = Some(flow.clone());
             match self.at(&flow, expires).await {
                 // Another server may be able to (RFC 3263, 4.3).

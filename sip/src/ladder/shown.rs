@@ -45,7 +45,12 @@ impl LadderMessage {
                 let mut words = stream.split(' ');
                 let mut word = || words.next().unwrap_or_default();
                 let (kind, port, protocol) = (word(), word(), word());
-                media.push(format!("{kind} {address}:{port} {protocol}"));
+                let mut shown = format!("{kind} {address}:{port} {protocol}");
+                for name in words.filter_map(|number| unnamed_codec(number, body)) {
+                    shown.push(' ');
+                    shown.push_str(name);
+                }
+                media.push(shown);
             } else if let Some(last) = media.last_mut()
                 && let Some(about) = about(line)
             {
@@ -55,6 +60,20 @@ impl LadderMessage {
         }
         Some(media.join("; "))
     }
+}
+
+/// The codec of a number that needs no `rtpmap` (RFC 3551, 6), if it has none.
+fn unnamed_codec(number: &str, body: &str) -> Option<&'static str> {
+    let name = match number.trim() {
+        "0" => "PCMU",
+        "3" => "GSM",
+        "8" => "PCMA",
+        "9" => "G722",
+        "18" => "G729",
+        _ => return None,
+    };
+    let map = format!("a=rtpmap:{} ", number.trim());
+    (!body.contains(&map)).then_some(name)
 }
 
 /// The part of an attribute that is shown: a codec, a direction, or that the media is encrypted.
@@ -110,6 +129,11 @@ mod tests {
         assert_eq!(invite.first_line(), "INVITE sip:a@b SIP/2.0");
         let sdp = "audio 192.0.2.1:20000 RTP/AVP PCMA telephone-event sendonly; video 192.0.2.1:0 RTP/AVP";
         assert_eq!(invite.sdp().as_deref(), Some(sdp));
+        let old = message(
+            "SIP/2.0 200 OK\r\n\r\nv=0\r\nc=IN IP4 192.0.2.1\r\nm=audio 20000 RTP/AVP 8 0\r\n",
+        );
+        let sdp = "audio 192.0.2.1:20000 RTP/AVP PCMA PCMU";
+        assert_eq!(old.sdp().as_deref(), Some(sdp));
         let ok = message("SIP/2.0 200 OK\r\n\r\n");
         assert_eq!(
             (ok.method(), ok.status(), ok.sdp()),

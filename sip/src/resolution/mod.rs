@@ -41,6 +41,22 @@ pub async fn addresses(host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
+/// The same, by the configured nameservers first.
+async fn addresses_by(
+    nameservers: &Nameservers,
+    host: &Host,
+    port: u16,
+) -> io::Result<Vec<SocketAddr>> {
+    if let Host::Name(name) = host {
+        let found = nameservers.addresses(name).await.unwrap_or_default();
+        if !found.is_empty() {
+            let found = found.into_iter();
+            return Ok(found.map(|ip| SocketAddr::new(ip, port)).collect());
+        }
+    }
+    addresses(host, port).await
+}
+
 /// The transport that a URI names.
 pub fn named_transport(uri: &Uri) -> Option<SipTransport> {
     let named = uri.param("transport").map(str::to_ascii_lowercase);
@@ -98,7 +114,7 @@ async fn looked_up(
         }
     }
     let transport = named_transport(uri).unwrap_or(usual);
-    let found = addresses(&uri.host, port_of(uri, transport)).await?;
+    let found = addresses_by(nameservers, &uri.host, port_of(uri, transport)).await?;
     let target = |address| SipTarget { transport, address };
     Ok(found.into_iter().take(TARGETS_MAX).map(target).collect())
 }
@@ -126,7 +142,8 @@ async fn served(
             let Ok(host) = record.target.parse() else {
                 continue;
             };
-            let addresses = addresses(&host, record.port).await.unwrap_or_default();
+            let addresses = addresses_by(nameservers, &host, record.port).await;
+            let addresses = addresses.unwrap_or_default();
             found.extend(
                 addresses
                     .into_iter()

@@ -1,8 +1,9 @@
-//! Asks the nameservers of this machine for services. `hickory-resolver` sends the questions and reads the answers.
+//! Asks the configured nameservers, or those of this machine, for services and addresses. `hickory-resolver` sends the questions and
+//! reads the answers.
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -29,6 +30,8 @@ use super::records::{PointerRecord, ServiceRecord};
 
 /// Time limit of one nameserver, after which the next is asked.
 const ANSWERED: Duration = Duration::from_secs(2);
+/// Time limit for a name's IPv6 addresses, once those of IPv4 are known: some nameservers drop such questions.
+const SECOND_FAMILY: Duration = Duration::from_millis(500);
 /// As many as the system itself asks.
 const SERVERS_MAX: usize = 3;
 /// Records of an answer that are read.
@@ -38,6 +41,8 @@ const PORT: u16 = 53;
 #[derive(Debug)]
 pub struct Nameservers {
     all: Vec<SocketAddr>,
+    /// They are not those of the system.
+    is_configured: bool,
     /// Index of the one that is asked first: the last that answered, or the one after the last that did not.
     first: AtomicUsize,
 }
@@ -51,6 +56,7 @@ impl Nameservers {
         };
         Self {
             all: servers.into_iter().take(SERVERS_MAX).collect(),
+            is_configured: !configured.is_empty(),
             first: AtomicUsize::new(0),
         }
     }
@@ -69,6 +75,28 @@ impl Nameservers {
     pub async fn pointers(&self, name: &str) -> io::Result<Vec<PointerRecord>> {
         let found = self.ask(name, RecordType::NAPTR).await?;
         Ok(found.iter().filter_map(PointerRecord::read).collect())
+    }
+
+    /// The addresses of a name; none if the system's resolver is to be asked, which also knows `/etc/hosts`.
+    ///
+    /// Errors: no nameserver answers.
+    pub async fn addresses(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        if !self.is_configured || !name.contains('.') {
+            return Ok(Vec::new());
+        }
+        let v4 = self.ask(name, RecordType::A).await;
+        let v6 = timeout(SECOND_FAMILY, self.ask(name, RecordType::AAAA)).await;
+        let v6 = v6.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let (v4, v6) = match (v4, v6) {
+            (Err(error), Err(_)) => return Err(error),
+            (v4, v6) => (v4.unwrap_or_default(), v6.unwrap_or_default()),
+        };
+        let address = |data: &RData| match data {
+            RData::A(address) => Some(IpAddr::V4(address.0)),
+            RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+            _ => None,
+        };
+        Ok(v4.iter().chain(&v6).filter_map(address).collect())
     }
 
     async fn ask(&self, name: &str, kind: RecordType) -> io::Result<Vec<RData>> {
@@ -149,12 +177,14 @@ async fn answers(
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use futures_util::future::join_all;
     use hickory_resolver::proto::{
         op::{Message, MessageType, ResponseCode},
         rr::{
             Record,
-            rdata::{CNAME, NAPTR, SRV},
+            rdata::{A, AAAA, CNAME, NAPTR, SRV},
         },
     };
     use tokio::{net::UdpSocket, sync::mpsc, time::Instant};
@@ -175,7 +205,12 @@ mod tests {
         let mut add = |owner: Name, data| {
             message.add_answer(Record::from_rdata(owner, 60, data));
         };
-        if asked.query_type() == RecordType::SRV {
+        if asked.query_type() == RecordType::A {
+            let address = Ipv4Addr::new(192, 0, 2, 7);
+            add(asked.name().clone(), RData::A(A(address)));
+        } else if asked.query_type() == RecordType::AAAA {
+            add(asked.name().clone(), RData::AAAA(AAAA(Ipv6Addr::LOCALHOST)));
+        } else if asked.query_type() == RecordType::SRV {
             let provider = name("_sip._udp.provider.example.");
             add(asked.name().clone(), RData::CNAME(CNAME(provider.clone())));
             let target = name("sbc1.provider.example.");
@@ -240,6 +275,17 @@ mod tests {
         for name in ["a..b", &"a".repeat(64), &"a.".repeat(128)] {
             assert_eq!(servers.services(name).await.unwrap(), [], "{name}");
         }
+    }
+
+    #[tokio::test]
+    async fn configured_nameservers_are_asked_for_addresses() {
+        let servers = Nameservers::new(&[nameserver(whole).await]);
+        let found = servers.addresses("sbc1.provider.example").await.unwrap();
+        let expected: [IpAddr; 2] = [[192, 0, 2, 7].into(), Ipv6Addr::LOCALHOST.into()];
+        assert_eq!(found, expected);
+        assert!(servers.addresses("localhost").await.unwrap().is_empty());
+        let of_system = Nameservers::new(&[]).addresses("a.example").await;
+        assert!(of_system.unwrap().is_empty());
     }
 
     #[tokio::test]

@@ -54,6 +54,9 @@ pub struct Shared {
     pub dialogs: Arc<OpenDialogs>,
     pub lines: Arc<Lines>,
     sockets: OnceLock<BoundSockets>,
+    /// The branches of our requests begin with it. A received request with one has been here before. Its addresses do not show that:
+    /// a peer in another network may have our private address.
+    pub branch: String,
     nameservers: Nameservers,
     pub registrars: Registrars,
 }
@@ -95,6 +98,7 @@ impl Shared {
             joined: Arc::default(),
             dialogs: Arc::default(),
             sockets: OnceLock::new(),
+            branch: format!("z9hG4bK{}", token()),
             registrars: Registrars::default(),
         }
     }

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
 };
 
-use super::{PublicAddress, Shared, token};
+use super::{Shared, token};
 use crate::{
     message::{Host, SipRequest, Uri},
     settings::{ListenAddress, SipTransport},
@@ -36,15 +36,6 @@ impl Shared {
         let public = public.filter(|public| public.towards(flow.remote.ip(), ip).is_some());
         let host = public.map_or(Host::Ip(ip), |public| public.host().clone());
         (host, port)
-    }
-
-    /// All hosts under which peers are told to reach us, for this flow's address of ours, and the port.
-    pub fn own_hosts(&self, flow: &Flow) -> (Vec<Host>, u16) {
-        let (reached, port) = self.reached_at(flow);
-        let own = Host::Ip(flow.local().ip().to_canonical());
-        let public = self.public.as_ref().map(PublicAddress::host).cloned();
-        let hosts = [reached, own].into_iter().chain(public);
-        (hosts.collect(), port)
     }
 
     /// Our Contact for the peer of this flow.
@@ -95,7 +86,8 @@ impl Shared {
             SipTransport::Tls => "TLS",
         };
         let via = format!(
-            "SIP/2.0/{transport} {host}:{port};branch=z9hG4bK{};rport",
+            "SIP/2.0/{transport} {host}:{port};branch={}{};rport",
+            self.branch,
             token()
         );
         request.headers.push_front("Via", &via);

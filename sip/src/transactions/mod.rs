@@ -361,6 +361,8 @@ async fn ask_other(
                 }
                 None => return,
             },
+            // Its sender has given it up, and may call the person another way.
+            () = answers.closed(), if request.method == Method::Refer => return,
             () = tokio::time::sleep_until(next) => {
                 if next >= until || !flow.is_open() {
                     return;

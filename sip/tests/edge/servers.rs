@@ -304,13 +304,13 @@ async fn a_late_server_is_kept_if_no_other_can_be_reached() {
     first.expect("BYE ").await;
 }
 
-/// The domain prefers TCP, by its NAPTR records.
+/// The domain prefers TCP, by its NAPTR records. The same address over UDP is another server.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dns_chooses_the_transport() {
+async fn the_dns_chooses_the_transport_and_another_one_after_a_failure() {
     let servers = Servers::new(false).await;
-    let first = servers.named.lock().unwrap()[0];
-    let connections = TcpListener::bind(first).await.unwrap();
-    let _bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
+    let address = servers.named.lock().unwrap()[0];
+    let connections = TcpListener::bind(address).await.unwrap();
+    let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
         sip.nameservers = vec![servers.nameserver];
         sip.trunks[0].addresses = Vec::new();
         sip.trunks[0].register = Some(RegisterSettings {
@@ -319,17 +319,22 @@ async fn the_dns_chooses_the_transport() {
         });
     })
     .await;
+    let [mut first, _] = servers.phones(&bench).await;
     let accepted = timeout(PATIENCE, connections.accept()).await;
     let (mut connection, _) = accepted.unwrap().unwrap();
-    let mut line = [0; 28];
-    connection.read_exact(&mut line).await.unwrap();
-    assert_eq!(&line, b"REGISTER sip:pointed.example");
-    // Nothing else answers over TCP.
-    drop((connection, connections));
-    let mut datagram = [0; 28];
-    let received = timeout(PATIENCE, servers.sockets[0].recv_from(&mut datagram)).await;
-    received.unwrap().unwrap();
-    assert_eq!(&datagram, b"REGISTER sip:pointed.example");
+    let mut register = Vec::new();
+    while !register.ends_with(b"\r\n\r\n") {
+        register.push(connection.read_u8().await.unwrap());
+    }
+    let register = String::from_utf8(register).unwrap();
+    assert!(
+        register.starts_with("REGISTER sip:pointed.example "),
+        "{register}"
+    );
+    // The connection stays open, so every later attempt would go there first.
+    let refused = first.response(&register, "503 Service Unavailable", "r", "");
+    connection.write_all(refused.as_bytes()).await.unwrap();
+    first.expect("REGISTER sip:pointed.example ").await;
 }
 
 /// The transfer to a domain, with servers at these addresses, which the DNS names in this order.

@@ -91,6 +91,9 @@ async fn a_trunk_is_referred_or_called_as_its_option_says() {
 async fn a_person_is_called_after_a_refer_that_fails() {
     for (answer, told) in [
         ("405 Method Not Allowed", None),
+        // The peer refuses to refer, not the person.
+        ("486 Busy Here", None),
+        ("603 Decline", None),
         ("202 Accepted", Some("404 Not Found")),
         ("202 Accepted", Some("503 Service Unavailable")),
     ] {
@@ -103,10 +106,11 @@ async fn a_person_is_called_after_a_refer_that_fails() {
     }
 }
 
-/// Not even a first report, or the last one without an outcome: a caller would wait for good. Meanwhile the caller hears ringing.
+/// No answer, not even a first report, or the last one without an outcome: a caller would wait for good. Meanwhile the caller hears
+/// ringing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_is_called_if_the_peer_does_not_say_what_came_of_a_refer() {
-    for ends in [false, true] {
+    for (answers, ends) in [(false, false), (true, false), (true, true)] {
         let bench = TestEdge::new(transferring()).await;
         let media = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let mut phone = ScriptedPhone::udp(bench.udp()).await;
@@ -114,7 +118,9 @@ async fn a_person_is_called_if_the_peer_does_not_say_what_came_of_a_refer() {
             .call(REFERS, &pcma(media.local_addr().unwrap().port()))
             .await;
         let refer = phone.expect("REFER ").await;
-        phone.answer(&refer, "202 Accepted").await;
+        if answers {
+            phone.answer(&refer, "202 Accepted").await;
+        }
         let mut packet = [0; 2_048];
         loop {
             let heard = timeout(PATIENCE, media.recv_from(&mut packet));
@@ -126,6 +132,10 @@ async fn a_person_is_called_if_the_peer_does_not_say_what_came_of_a_refer() {
             {
                 break;
             }
+        }
+        // Nobody is called yet.
+        while let Some(heard) = phone.hears(Duration::from_millis(20)).await {
+            assert!(!heard.starts_with("INVITE "), "{heard}");
         }
         if ends {
             notify(&mut phone, "100 Trying").await;
@@ -162,8 +172,6 @@ async fn a_trunk_that_is_to_transfer_alone_may_end_its_reports() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_who_declines_is_not_called_again() {
     for (answer, told, status) in [
-        ("486 Busy Here", None, 486),
-        ("603 Decline", None, 603),
         ("202 Accepted", Some("486 Busy Here"), 486),
         ("202 Accepted", Some("600 Busy Everywhere"), 600),
         ("202 Accepted", Some("603 Decline"), 603),
@@ -289,5 +297,26 @@ async fn a_refer_names_the_address_for_calls_to_persons() {
     phone.answer(&refer, "202 Accepted").await;
     notify(&mut phone, "200 OK").await;
     eventually("it is over", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
+    phone.hang_up().await;
+}
+
+/// A call that comes back to us is refused; a peer that has our private address, in another network, is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_of_ours_that_comes_back_is_refused() {
+    let bench = TestEdge::with(transferring(), 10, |sip| {
+        sip.trunks[0].transfer = TransferMethod::Bridge;
+    })
+    .await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call(REFERS, &offer(40_000)).await;
+    let ours = phone.expect("INVITE sip:+62811111@").await;
+    let passed = format!("Via: {}\r\n", header(&ours, "Via").unwrap());
+    let mut proxy = ScriptedPhone::udp(bench.udp()).await;
+    let back = proxy.request("INVITE", &passed, &offer(40_002));
+    proxy.send(&back).await;
+    proxy.expect("SIP/2.0 482").await;
+    let mut namesake = ScriptedPhone::udp(bench.udp()).await;
+    let same = format!("Via: SIP/2.0/UDP {};branch=z9hG4bKtheirs\r\n", bench.udp());
+    namesake.call(&same, &offer(40_004)).await;
     phone.hang_up().await;
 }
