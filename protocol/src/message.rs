@@ -129,6 +129,8 @@ pub enum CallReport {
         /// For operators.
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ai_cost_idr: Option<u64>,
         #[serde(flatten)]
         voice: VoiceReport,
     },
@@ -295,6 +297,7 @@ impl CallReport {
         Self::Failed {
             reason,
             detail: Some(kept.take(DETAIL_CHARS_MAX).collect()),
+            ai_cost_idr: None,
             voice: VoiceReport::default(),
         }
     }

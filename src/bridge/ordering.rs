@@ -257,11 +257,13 @@ fn input(
         CallReport::Failed {
             reason,
             detail,
+            ai_cost_idr,
             voice,
         } => CallInput::Failed {
             at,
             reason,
             detail,
+            ai_cost_idr: signed(ai_cost_idr),
             voice,
         },
     })

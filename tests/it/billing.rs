@@ -59,15 +59,17 @@ async fn the_cost_of_the_ai_is_the_bridges_figure_or_the_rate() {
     );
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
-    for (given, cost) in [(json!(null), 700), (json!(0), 0), (json!(123_456), 123_456)] {
-        let answered = Moment::ago(90);
-        let id = bridge.talk_since(&tenant.did, answered).await;
-        let mut hangup = json!({"callId": id, "at": answered.plus(61).text()});
-        if !given.is_null() {
-            hangup["aiCostIdr"] = given;
+    for end in ["call.hangup", "call.failed"] {
+        for (given, cost) in [(json!(null), 700), (json!(0), 0), (json!(123_456), 123_456)] {
+            let answered = Moment::ago(90);
+            let id = bridge.talk_since(&tenant.did, answered).await;
+            let mut message = json!({"callId": id, "at": answered.plus(61).text()});
+            if !given.is_null() {
+                message["aiCostIdr"] = given;
+            }
+            bridge.ok(end, message).await;
+            assert_eq!(tenant.call(&id).await["aiCostIdr"], cost, "{end}");
         }
-        bridge.ok("call.hangup", hangup).await;
-        assert_eq!(tenant.call(&id).await["aiCostIdr"], cost);
     }
 }
 

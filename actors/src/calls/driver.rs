@@ -185,11 +185,12 @@ impl CallDriver {
                 at,
                 reason,
                 detail,
+                ai_cost_idr,
                 voice,
             } => {
                 let step = call.state.fail(dated(at), now, reason);
                 let report = EndReport {
-                    ai_cost_idr: None,
+                    ai_cost_idr,
                     voice,
                     detail,
                 };

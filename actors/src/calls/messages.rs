@@ -44,6 +44,7 @@ pub enum CallInput {
         at: Option<Millis>,
         reason: HangupReason,
         detail: Option<String>,
+        ai_cost_idr: Option<i64>,
         voice: VoiceReport,
     },
     /// The bridge's list of calls, made at that time, lacks this one.

@@ -142,6 +142,7 @@ fn report(kind: MessageType, fields: &MessageFields<'_>) -> Result<CallReport, R
             detail: fields
                 .optional_text("detail", 0, DETAIL_CHARS_MAX)?
                 .map(ToOwned::to_owned),
+            ai_cost_idr: ai_cost(fields)?,
             voice: voice(fields)?,
         },
         _ => CallReport::Answered,

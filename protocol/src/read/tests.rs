@@ -117,6 +117,7 @@ fn defaults_are_those_of_the_protocol() {
     let expected = CallReport::Failed {
         reason: HangupReason::BridgeError,
         detail: None,
+        ai_cost_idr: None,
         voice: VoiceReport::default(),
     };
     assert_eq!(report("call.failed"), expected);
@@ -183,6 +184,7 @@ fn messages() -> Vec<MessageContent> {
         CallReport::Failed {
             reason: HangupReason::MediaLost,
             detail: None,
+            ai_cost_idr: Some(450),
             voice,
         },
     ];
