@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::{SinkExt, StreamExt, stream::SplitStream};
@@ -122,5 +122,13 @@ impl ModelSocket {
         let rest = async { while let Some(Ok(_)) = self.stream.next().await {} };
         let _ = timeout(GOODBYE, rest).await;
         self.writer.abort();
+    }
+}
+
+/// Waits for this moment, or for ever.
+pub(crate) async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
     }
 }

@@ -104,7 +104,6 @@ impl Default for CallCounters {
 impl CallCounters {
     pub(super) fn count_input(&self, input: &MachineInput) {
         let counter = match input {
-            MachineInput::Voice(VoiceEvent::Interrupted) => &self.interruptions,
             MachineInput::Voice(VoiceEvent::Reconnected) => &self.reconnections,
             _ => return,
         };
@@ -114,10 +113,12 @@ impl CallCounters {
     pub(super) fn count_effect(&self, effect: &MachineEffect) {
         let (counter, count) = match effect {
             MachineEffect::Leg(Order::Pause) => (&self.pauses, 1),
-            MachineEffect::CloseVoice => (&self.voices_lost, 1),
-            MachineEffect::Service(CallReport::Hangup { ai_cost_idr, .. }, _) => {
-                (&self.cost_idr, ai_cost_idr.unwrap_or_default())
-            }
+            MachineEffect::Interruption => (&self.interruptions, 1),
+            MachineEffect::VoiceLost => (&self.voices_lost, 1),
+            MachineEffect::Service(
+                CallReport::Hangup { ai_cost_idr, .. } | CallReport::Failed { ai_cost_idr, .. },
+                _,
+            ) => (&self.cost_idr, ai_cost_idr.unwrap_or_default()),
             MachineEffect::Stall { provider, stall } => {
                 let Some(voice) = self.of(*provider) else {
                     return;
@@ -154,5 +155,49 @@ impl CallCounters {
             cost_idr: self.cost_idr.load(Relaxed),
             voices: self.voices.iter().map(VoiceCounters::read).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::{HangupInitiator, HangupReason, Millis};
+    use dikala_protocol::VoiceReport;
+
+    use super::*;
+
+    #[test]
+    fn each_end_counts_its_cost_and_only_a_lost_voice_is_one() {
+        let counters = CallCounters::default();
+        let at = Millis::from_i64(0);
+        let ends = [
+            CallReport::Hangup {
+                reason: HangupReason::Normal,
+                initiator: HangupInitiator::Caller,
+                ai_cost_idr: Some(20),
+                voice: VoiceReport::default(),
+            },
+            CallReport::Failed {
+                reason: HangupReason::AiError,
+                detail: None,
+                ai_cost_idr: Some(3),
+                voice: VoiceReport::default(),
+            },
+            CallReport::failed(HangupReason::MediaLost, "lost"),
+        ];
+        for end in ends {
+            counters.count_effect(&MachineEffect::Service(end, at));
+        }
+        for effect in [
+            MachineEffect::CloseVoice,
+            MachineEffect::VoiceLost,
+            MachineEffect::Interruption,
+        ] {
+            counters.count_effect(&effect);
+        }
+        let read = counters.read();
+        assert_eq!(
+            (read.cost_idr, read.voices_lost, read.interruptions),
+            (23, 1, 1)
+        );
     }
 }

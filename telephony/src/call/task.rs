@@ -224,6 +224,8 @@ impl Call {
                 }
                 MachineEffect::Stall { .. }
                 | MachineEffect::Failover(_)
+                | MachineEffect::Interruption
+                | MachineEffect::VoiceLost
                 | MachineEffect::TurnLatency { .. } => {}
                 MachineEffect::Service(message, at) => {
                     if message == CallReport::Answered {

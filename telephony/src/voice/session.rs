@@ -23,6 +23,8 @@ pub struct VoiceSetup {
     pub circumstances: String,
     /// The conversation with a session before this one, oldest turn first. With it the agent goes on and does not greet.
     pub so_far: Vec<(Speaker, String)>,
+    /// The session before this one was lost in the middle of an answer, which is to be said again.
+    pub is_answer_cut: bool,
 }
 
 /// The channels of one voice session.

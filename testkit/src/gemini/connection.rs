@@ -24,7 +24,7 @@ use super::{
     rules::{ModelInput, ProtocolRules},
 };
 use crate::{
-    model_socket::{End, ModelOutput, ModelSocket},
+    model_socket::{End, ModelOutput, ModelSocket, until},
     sound,
 };
 
@@ -342,6 +342,10 @@ impl ModelSession {
     fn interrupt(&mut self) -> Result<(), End> {
         self.speaking_until = self.now;
         self.send(&json!({"serverContent": {"interrupted": true}}))?;
+        self.turn_complete()
+    }
+
+    fn turn_complete(&mut self) -> Result<(), End> {
         self.send(&json!({"serverContent": {"turnComplete": true}}))
     }
 
@@ -352,16 +356,23 @@ impl ModelSession {
             Some(ModelReaction::Say { text, milliseconds }) => self.say(&text, milliseconds),
             Some(ModelReaction::Call { name, arguments }) => self.call(None, &name, &arguments),
             Some(ModelReaction::Nothing) => Ok(()),
-            Some(ModelReaction::Empty) => {
-                self.send(&json!({"serverContent": {"turnComplete": true}}))
-            }
+            Some(ModelReaction::Empty) => self.turn_complete(),
             Some(ModelReaction::Write(text)) => {
                 self.words(&text)?;
-                self.send(&json!({"serverContent": {"turnComplete": true}}))
+                self.turn_complete()
             }
             Some(ModelReaction::Stall { text, milliseconds }) => {
                 self.begin(milliseconds, PIECE_MS)?;
                 self.words(&text)
+            }
+            Some(ModelReaction::EndEarly {
+                halves: [first, second],
+                milliseconds,
+            }) => {
+                self.begin(milliseconds / 2, PIECE_MS)?;
+                self.words(&first)?;
+                self.turn_complete()?;
+                self.say(&second, milliseconds / 2)
             }
             Some(ModelReaction::HangUp { text, milliseconds }) => {
                 self.begin(milliseconds, PIECE_MS)?;
@@ -486,11 +497,4 @@ fn spoken(milliseconds: u64) -> Bytes {
     let turn = json!({"parts": [{"inlineData": audio}]});
     let message = json!({"serverContent": {"modelTurn": turn}});
     message.to_string().into_bytes().into()
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment.into()).await,
-        None => std::future::pending().await,
-    }
 }

@@ -112,6 +112,11 @@ pub enum ModelReaction {
         text: String,
         milliseconds: u64,
     },
+    /// Ends its turn in the middle of its speech, and goes on (python-genai#2117).
+    EndEarly {
+        halves: [String; 2],
+        milliseconds: u64,
+    },
     /// Says goodbye, and calls `end_call`.
     HangUp {
         text: String,

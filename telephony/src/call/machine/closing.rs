@@ -1,6 +1,6 @@
 //! The end of a call: waits for the last usage figures and for the model's summary, then reports the hang-up to the service.
 
-use dikala_entities::{HangupInitiator, HangupReason, Millis};
+use dikala_entities::Millis;
 use dikala_protocol::{CallReport, VoiceReport};
 use dikala_sip::leg::{HangupNote, Order};
 
@@ -65,11 +65,10 @@ impl CallMachine {
             }),
             _ => self.ask_for_summary(now, out),
         };
-        let end = match was_answered && self.is_priced() {
-            true => with_its_cost(end.message, out),
-            false => end.message,
-        };
-        let at = now.at;
+        let (end, at) = (end.message, now.at);
+        if let CallReport::Failed { detail, .. } = &end {
+            out.push(MachineEffect::Fault(detail.clone().unwrap_or_default()));
+        }
         match wait {
             Some(wait) => self.phase = Phase::Closing(Box::new(Closing { end, at, wait })),
             None => self.tell(end, at, out),
@@ -154,11 +153,13 @@ impl CallMachine {
         match &mut end {
             CallReport::Hangup {
                 ai_cost_idr, voice, ..
+            }
+            | CallReport::Failed {
+                ai_cost_idr, voice, ..
             } => {
                 *ai_cost_idr = is_priced.then(|| self.meter.idr());
                 *voice = self.voice_report();
             }
-            CallReport::Failed { voice, .. } => *voice = self.voice_report(),
             _ => {}
         }
         out.push(MachineEffect::Service(end, at));
@@ -186,21 +187,5 @@ impl CallMachine {
             stalls: Some(self.stalls),
             interruptions: Some(self.interruptions),
         }
-    }
-}
-
-/// Turns a fault into a hang-up, because only that message can carry the model's cost. `AiError` always stays a failure.
-fn with_its_cost(end: CallReport, out: &mut Vec<MachineEffect>) -> CallReport {
-    match end {
-        CallReport::Failed { reason, detail, .. } if reason != HangupReason::AiError => {
-            out.push(MachineEffect::Fault(detail.unwrap_or_default()));
-            CallReport::Hangup {
-                reason,
-                initiator: HangupInitiator::Bridge,
-                ai_cost_idr: None,
-                voice: VoiceReport::default(),
-            }
-        }
-        end => end,
     }
 }

@@ -88,6 +88,7 @@ impl CallMachine {
             agent: (**agent).clone(),
             circumstances: self.circumstances.clone(),
             so_far: self.transcript.so_far(),
+            is_answer_cut: self.guard.is_mid_turn(),
         };
         out.push(MachineEffect::OpenVoice(provider, Box::new(setup)));
         let was_away = match self.voice {

@@ -194,6 +194,13 @@ impl FunctionCalls {
         }
     }
 
+    /// Name and arguments.
+    pub(super) fn call_of(&self, invocation_id: &str) -> Option<(&str, &str)> {
+        let mut made = self.invocations.iter();
+        let made = made.find(|made| made.id == invocation_id)?;
+        Some((&made.name, &made.arguments))
+    }
+
     pub(super) fn name_of(&self, invocation_id: &str) -> Option<&str> {
         let mut made = self.invocations.iter();
         let made = made.find(|made| made.id == invocation_id)?;

@@ -189,6 +189,22 @@ impl ConversationGuard {
         self.silence = None;
     }
 
+    /// The model has heard words of the caller, perhaps within a noise that hides when they ended.
+    pub(super) fn caller_was_heard(&mut self, now: u64) {
+        if let Some(silence) = &mut self.silence {
+            *silence = CallerSilence {
+                since: now,
+                reminders: 0,
+            };
+        }
+    }
+
+    /// The caller presses a key. The end of the sequence follows.
+    pub(super) fn key_pressed(&mut self) {
+        self.owed = None;
+        self.silence = None;
+    }
+
     /// The caller's voice ended at `at`, or keys were complete then.
     pub(super) fn caller_ended(&mut self, at: u64, now: u64) {
         self.caller_speaks = false;
@@ -224,6 +240,11 @@ impl ConversationGuard {
         self.expect_rest();
         let turn = owed.filter(|owed| owed.what == OwedWords::Answer)?;
         Some(now.saturating_sub(turn.since))
+    }
+
+    /// The agent has begun to speak, and its turn is not over.
+    pub(super) fn is_mid_turn(&self) -> bool {
+        self.is_mid_turn
     }
 
     /// The model has said all of its turn.

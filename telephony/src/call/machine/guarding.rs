@@ -76,6 +76,7 @@ impl CallMachine {
         match person {
             Some(to) => self.transfer(to, None, now, out),
             None => {
+                out.push(MachineEffect::VoiceLost);
                 let end = End::failed(
                     HangupReason::AiError,
                     "the model did not answer the caller for 20 s",

@@ -69,6 +69,10 @@ pub(crate) enum MachineEffect {
     },
     /// This provider takes over from another.
     Failover(VoiceProvider),
+    /// The caller has interrupted the agent.
+    Interruption,
+    /// The voice was lost, and no other provider takes over.
+    VoiceLost,
     /// The time from the end of the caller's voice to the agent's first sound.
     TurnLatency {
         provider: VoiceProvider,

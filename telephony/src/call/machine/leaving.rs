@@ -68,6 +68,11 @@ impl Departure {
         }
     }
 
+    /// A person is being called.
+    pub(super) fn is_connecting(&self) -> bool {
+        matches!(self.stage, DepartureStage::Connecting)
+    }
+
     /// The call is left for a transfer; the person may be called already.
     pub(super) fn is_for_a_person(&self) -> bool {
         matches!(self.then, Then::Transfer { .. })
@@ -227,7 +232,7 @@ impl CallMachine {
     /// Cancels the call to a person, if one is under way.
     fn call_nobody(&self, out: &mut Vec<MachineEffect>) {
         if let Phase::Leaving(leaving) = &self.phase
-            && matches!(leaving.stage, DepartureStage::Connecting)
+            && leaving.is_connecting()
         {
             out.push(MachineEffect::Leg(Order::CancelTransfer));
         }
@@ -329,7 +334,9 @@ impl CallMachine {
         };
         self.phase = Phase::Talking;
         self.guard.begin(now.ms);
-        if self.voice == VoiceState::None {
+        let is_lost = self.voice == VoiceState::None;
+        if is_lost && !self.fail_over("the voice was lost during a transfer", now, out) {
+            out.push(MachineEffect::VoiceLost);
             self.leave_with_a_sentence(
                 End::failed(
                     HangupReason::AiError,
@@ -342,8 +349,11 @@ impl CallMachine {
             return;
         }
         match tool {
-            Some(id) => answer(id, ToolOutcome::failure("transfer_failed", &words), out),
-            None => {
+            Some(id) if !is_lost => {
+                answer(id, ToolOutcome::failure("transfer_failed", &words), out);
+            }
+            // Another session knows nothing of the tool call.
+            _ => {
                 let words = format!(
                     "Connecting the caller to a person failed: {words}. Tell the caller so, and go on with the conversation."
                 );

@@ -18,6 +18,7 @@ mod opening;
 mod refusal;
 mod speaking;
 mod talking;
+mod tools;
 mod transcript;
 
 use dikala_entities::{ConversationSettings, HangupInitiator, HangupReason};

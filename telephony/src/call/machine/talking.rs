@@ -1,28 +1,16 @@
-//! The conversation: caller, agent and functions.
+//! The conversation of caller and agent.
 
 use dikala_entities::{ConversationSettings, HangupReason, InterruptionMode, Speaker};
-use dikala_protocol::{CallReport, FunctionInvocation, InvocationOutcome};
 use dikala_sip::{
     leg::{LegEvent, Order, VOICE_HANG_OVER_MS},
     waiting_tone,
 };
-use serde_json::{Map, Value, json};
 
-use super::{
-    CallMachine, End, MachineEffect, Now, Phase, VoiceState,
-    functions::{AnsweredFunction, FunctionDecision, answer},
-    leaving::DepartureStage,
-};
-use crate::voice::{Phrase, ToolOutcome, VoiceEvent, VoiceInput, late_outcome};
+use super::{CallMachine, End, MachineEffect, Now, Phase, VoiceState, leaving::DepartureStage};
+use crate::voice::{Phrase, VoiceEvent, VoiceInput};
 
 /// Time without a model after which the caller hears a request for patience.
 const FILLER_MS: u64 = 2_000;
-/// Transfers that the agent may try in one call. Each may cost the operator a telephone call.
-pub(super) const TRANSFERS_MAX: u8 = 5;
-/// Tool with which the agent ends the call.
-pub(super) const END_CALL: &str = "end_call";
-/// Tool with which the agent transfers the caller to a person.
-pub(super) const TRANSFER_TO_HUMAN: &str = "transfer_to_human";
 
 impl CallMachine {
     pub(super) fn on_media(&mut self, event: LegEvent, now: Now, out: &mut Vec<MachineEffect>) {
@@ -34,6 +22,7 @@ impl CallMachine {
             LegEvent::VoiceStarted if !self.is_held => self.caller_started(now, out),
             LegEvent::VoiceEnded if !self.is_held => self.caller_ended(now, out),
             LegEvent::Key(key) if is_talking => {
+                self.guard.key_pressed();
                 let keys = self.keys.press(key, now.ms);
                 self.tell_keys(keys, now, out);
             }
@@ -48,7 +37,11 @@ impl CallMachine {
                 let heard = self.speaking.flushed(total_played_ms, out);
                 if let Some(heard) = heard {
                     let is_cut = self.transcript.heard(heard.heard_ms, heard.said_ms);
-                    self.interruptions += u32::from(is_cut);
+                    // The call's own commands cut speech, too.
+                    if is_cut && heard.told_ms.is_some() {
+                        self.interruptions += 1;
+                        out.push(MachineEffect::Interruption);
+                    }
                     if let Some(played_ms) =
                         heard.told_ms.filter(|_| self.voice != VoiceState::None)
                     {
@@ -96,7 +89,10 @@ impl CallMachine {
                 arguments,
             } => self.tool(id, &name, arguments, now, out),
             VoiceEvent::ToolCancelled { ids } => self.functions.cancel(&ids),
-            VoiceEvent::CallerSaid(piece) => self.transcript.piece(Speaker::Caller, &piece, now.at),
+            VoiceEvent::CallerSaid(piece) => {
+                self.guard.caller_was_heard(now.ms);
+                self.transcript.piece(Speaker::Caller, &piece, now.at);
+            }
             VoiceEvent::AgentSaid(piece) => {
                 let said_ms = self.speaking.said_ms();
                 self.transcript.agent_piece(&piece, said_ms, now.at);
@@ -115,7 +111,7 @@ impl CallMachine {
                 if self.voice == VoiceState::Ready {
                     self.voice = VoiceState::Away {
                         since: now.ms,
-                        is_filled: false,
+                        is_filled: self.guard.is_filled(),
                     };
                 }
             }
@@ -245,6 +241,11 @@ impl CallMachine {
         if self.fail_over(words, now, out) {
             return;
         }
+        // After a transfer that fails another provider may take over.
+        let is_transferred = matches!(&self.phase, Phase::Leaving(it) if it.is_for_a_person());
+        if !is_transferred && !matches!(self.phase, Phase::Closing(_)) {
+            out.push(MachineEffect::VoiceLost);
+        }
         self.close_voice(out);
         match &mut self.phase {
             Phase::Talking => {
@@ -342,6 +343,7 @@ impl CallMachine {
             false => words(keys),
         };
         self.transcript.whole(Speaker::Caller, &transcribed, now.at);
+        self.transcript.add_for_models(words(keys));
         words(keys)
     }
 
@@ -366,113 +368,6 @@ impl CallMachine {
              goodbye now."
         );
         out.push(MachineEffect::Voice(VoiceInput::Goodbye(words)));
-    }
-
-    /// Handles a tool call of the model.
-    fn tool(
-        &mut self,
-        id: String,
-        name: &str,
-        arguments: Map<String, Value>,
-        now: Now,
-        out: &mut Vec<MachineEffect>,
-    ) {
-        if !matches!(self.phase, Phase::Talking) {
-            answer(
-                id,
-                ToolOutcome::failure("call_ending", "The call is ending."),
-                out,
-            );
-            return;
-        }
-        let agent = self.agent.as_ref();
-        let is_enabled = agent.is_some_and(|agent| agent.tools.iter().any(|tool| tool == name));
-        let person = agent.and_then(|agent| agent.escalation_number.clone());
-        match (name, person) {
-            (END_CALL, _) if is_enabled => {
-                self.transcript.whole(Speaker::Tool, name, now.at);
-                let done = json!({"ending": "The call ends once all is said. Say no more."});
-                answer(id, ToolOutcome::success(done), out);
-                self.leave_once_said(now, out);
-            }
-            (TRANSFER_TO_HUMAN, Some(_)) if is_enabled && self.transfers >= TRANSFERS_MAX => {
-                let words = "No person could be reached. Go on without one.";
-                answer(id, ToolOutcome::failure("too_many", words), out);
-            }
-            (TRANSFER_TO_HUMAN, Some(to)) if is_enabled => {
-                self.transcript.whole(Speaker::Tool, name, now.at);
-                self.transfers += 1;
-                self.transfer(to, Some(id), now, out);
-            }
-            (END_CALL | TRANSFER_TO_HUMAN, _) => {
-                let words = format!("{name} is not available in this call.");
-                answer(id, ToolOutcome::failure("disabled", &words), out);
-            }
-            _ => self.function(id, name, arguments, now, out),
-        }
-    }
-
-    fn function(
-        &mut self,
-        id: String,
-        name: &str,
-        arguments: Map<String, Value>,
-        now: Now,
-        out: &mut Vec<MachineEffect>,
-    ) {
-        match self.functions.ask(&id, name, &arguments, now.ms) {
-            FunctionDecision::Call { invocation_id } => {
-                self.transcript.whole(Speaker::Tool, name, now.at);
-                let function = CallReport::Function(FunctionInvocation {
-                    invocation_id,
-                    name: name.to_owned(),
-                    parameters: arguments,
-                    trace: None,
-                });
-                out.push(MachineEffect::Service(function, now.at));
-                self.guard.function_began(now.ms);
-            }
-            FunctionDecision::Kept(kept) => answer(id, kept, out),
-            FunctionDecision::Joined => {}
-            FunctionDecision::TooMany => {
-                let words = "Too many functions are under way; wait for their results.";
-                answer(id, ToolOutcome::failure("busy", words), out);
-            }
-        }
-    }
-
-    pub(super) fn function_done(
-        &mut self,
-        invocation_id: &str,
-        outcome: InvocationOutcome,
-        now: Now,
-        out: &mut Vec<MachineEffect>,
-    ) {
-        let done = match outcome {
-            InvocationOutcome::Ok { result } => ToolOutcome::success(Value::Object(result)),
-            InvocationOutcome::Error { code, message } => {
-                let name = self.functions.name_of(invocation_id).unwrap_or_default();
-                let words = format!("{name} failed: {code}");
-                self.transcript.whole(Speaker::Tool, &words, now.at);
-                ToolOutcome::failure(&code, &message)
-            }
-        };
-        let Some(answered) = self.functions.answered(invocation_id, &done, now.ms) else {
-            return;
-        };
-        self.guard.function_ended(now.ms);
-        match answered {
-            _ if self.voice == VoiceState::None => {}
-            AnsweredFunction::Wanted(ids) => {
-                for id in ids {
-                    answer(id, done.clone(), out);
-                }
-            }
-            AnsweredFunction::Late { name, arguments } => {
-                let words = late_outcome(&name, &arguments, done.text());
-                out.push(MachineEffect::Voice(VoiceInput::Text(words)));
-            }
-        }
     }
 
     /// Transfers the caller to a person, for the agent's tool or a command of the service.

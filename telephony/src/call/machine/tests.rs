@@ -261,8 +261,15 @@ fn told(effects: &[MachineEffect]) -> Vec<String> {
                 let cost = ai_cost_idr.unwrap_or_default();
                 format!("hangup {reason} {initiator} {cost} at {}", at.as_i64())
             }
-            CallReport::Failed { reason, detail, .. } => {
-                format!("failed {reason}: {}", detail.as_deref().unwrap_or_default())
+            CallReport::Failed {
+                reason,
+                detail,
+                ai_cost_idr,
+                ..
+            } => {
+                let detail = detail.as_deref().unwrap_or_default();
+                let cost = ai_cost_idr.map_or_else(String::new, |cost| format!(", {cost} IDR"));
+                format!("failed {reason}: {detail}{cost}")
             }
         }),
         _ => None,
@@ -712,9 +719,28 @@ fn a_person_is_called_once_the_agent_has_said_so() {
 }
 
 #[test]
+fn another_provider_takes_over_after_a_transfer_that_failed() {
+    let mut call = Story::talking_with(rules_with_fallback());
+    call.on(AUDIO());
+    call.on(tool("t", "transfer_to_human", json!({})));
+    let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    call.play(&effects);
+    call.on(MachineInput::Voice(VoiceEvent::Lost("gone".to_owned())));
+    let effects = call.on(MachineInput::Leg(LegEvent::Transfer(
+        Err("busy".to_owned()),
+    )));
+    let is_opened = |effect: &MachineEffect| {
+        matches!(effect, MachineEffect::OpenVoice(VoiceProvider::Openai, _))
+    };
+    assert!(effects.iter().any(is_opened), "{effects:?}");
+    let is_told = |effect: &MachineEffect| matches!(effect, MachineEffect::Voice(VoiceInput::Text(words)) if words.contains("busy"));
+    assert!(effects.iter().any(is_told), "{effects:?}");
+}
+
+#[test]
 fn a_person_is_called_five_times_at_most() {
     let mut call = Story::talking();
-    for _ in 0..talking::TRANSFERS_MAX {
+    for _ in 0..tools::TRANSFERS_MAX {
         call.on(AUDIO());
         call.on(tool("t", "transfer_to_human", json!({})));
         let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
@@ -779,7 +805,10 @@ fn without_a_model_the_caller_is_asked_for_patience_and_then_let_go() {
     assert_eq!(speaks(&effects), 1);
     let effects = call.play(&effects);
     assert!(hung_up(&effects));
-    assert_eq!(told(&effects)[0], "failed ai_error: no model for 8 s");
+    assert_eq!(
+        told(&effects)[0],
+        "failed ai_error: no model for 8 s, 0 IDR"
+    );
 }
 
 #[test]
@@ -795,7 +824,7 @@ fn a_model_that_comes_back_in_time_goes_on() {
     assert_eq!(speaks(&effects), 1);
     assert_eq!(
         told(&call.play(&effects))[0],
-        "failed ai_error: the voice is gone without a word"
+        "failed ai_error: the voice is gone without a word, 0 IDR"
     );
 }
 
@@ -814,7 +843,7 @@ fn talk_goes_on_without_the_service_for_as_long_as_it_waits() {
     call.play(&effects);
     assert_eq!(
         told(&call.wait(300))[0],
-        "hangup bridge_error bridge 0 at 110000"
+        "failed bridge_error: the service was away for 30 s, 0 IDR"
     );
 }
 
@@ -954,14 +983,18 @@ fn lost_media_a_broken_leg_and_a_service_that_let_go_end_the_call() {
     assert!(hung_up(&effects));
     let fault = MachineEffect::Fault("no media came for 15 s".to_owned());
     assert!(effects.contains(&fault), "operators are told in the log");
-    let expected = ["hangup media_lost bridge 20 at 0"];
+    let expected = ["failed media_lost: no media came for 15 s, 20 IDR"];
     assert_eq!(told(&call.wait(300)), expected);
     let mut call = Story::talking();
     call.on(usage(20, 0));
     call.on(MachineInput::LegGone);
-    let expected = ["hangup bridge_error bridge 20 at 0"];
-    assert_eq!(told(&call.wait(300)), expected);
-    // Without a cost to report, the fault keeps its own message.
+    let told_last = told(&call.wait(300));
+    assert!(
+        told_last[0].starts_with("failed bridge_error: "),
+        "{told_last:?}"
+    );
+    assert!(told_last[0].ends_with(", 20 IDR"), "{told_last:?}");
+    // Without prices it has no cost.
     let mut call = Story::talking();
     call.machine.rules.voices[0].1 = None;
     assert_eq!(
@@ -980,7 +1013,7 @@ fn lost_media_a_broken_leg_and_a_service_that_let_go_end_the_call() {
     silent.on(taken());
     assert_eq!(
         told(&silent.wait(40_000)),
-        ["failed bridge_error: the phone did not acknowledge the answer"]
+        ["failed bridge_error: the phone did not acknowledge the answer, 0 IDR"]
     );
 }
 

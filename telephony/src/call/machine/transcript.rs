@@ -6,6 +6,8 @@ use dikala_protocol::{CallReport, SpokenTurn};
 /// Turns and bytes that are kept.
 const TURNS_MAX: usize = 1_900;
 const BYTES_MAX: usize = 128 * 1024;
+/// Bytes of words that only models get.
+const FOR_MODELS_MAX: usize = 32 * 1024;
 /// Size limit of the message; the service accepts a little more.
 const MESSAGE_BYTES_MAX: usize = 240 * 1024;
 const SUMMARY_CHARS_MAX: usize = 16_000;
@@ -35,6 +37,8 @@ struct TranscriptEntry {
     is_open: bool,
     /// A sentence of the bridge, not of the model.
     is_own: bool,
+    /// Words for a model that takes over, if they say more.
+    for_models: Option<String>,
     /// The agent's speech for this turn, as a part of all its speech, in milliseconds.
     speech: Option<Speech>,
 }
@@ -140,6 +144,26 @@ impl TranscriptBuilder {
         self.shorten();
     }
 
+    /// Models that take over get these words for the last turn, which the transcript does not show.
+    pub(super) fn add_for_models(&mut self, words: String) {
+        if let Some(last) = self.turns.last_mut() {
+            last.for_models = Some(words);
+        }
+        self.shorten_for_models();
+    }
+
+    /// The last call of this function without an outcome has one now.
+    pub(super) fn tool_answered(&mut self, name: &str, words: String) {
+        let is_it = |said: &&mut TranscriptEntry| {
+            let turn = &said.turn;
+            turn.role == Speaker::Tool && turn.text == name && said.for_models.is_none()
+        };
+        if let Some(called) = self.turns.iter_mut().rev().find(is_it) {
+            called.for_models = Some(words);
+        }
+        self.shorten_for_models();
+    }
+
     /// The agent's turn is over, and with it what the caller said before.
     pub(super) fn turn_over(&mut self, said_ms: u64) {
         self.is_cut_off = false;
@@ -171,8 +195,20 @@ impl TranscriptBuilder {
             turn: SpokenTurn::new(role, text, Some(at)),
             is_open,
             is_own: false,
+            for_models: None,
             speech: None,
         });
+    }
+
+    /// Forgets the oldest words for models beyond the limit.
+    fn shorten_for_models(&mut self) {
+        let mut bytes = 0;
+        for said in self.turns.iter_mut().rev() {
+            bytes += said.for_models.as_ref().map_or(0, String::len);
+            if bytes > FOR_MODELS_MAX {
+                said.for_models = None;
+            }
+        }
     }
 
     fn shorten(&mut self) {
@@ -201,7 +237,10 @@ impl TranscriptBuilder {
     pub(super) fn so_far(&self) -> Vec<(Speaker, String)> {
         let turns = self.turns.iter().filter(|said| !said.is_own);
         turns
-            .map(|said| (said.turn.role, said.turn.text.clone()))
+            .map(|said| {
+                let words = said.for_models.as_ref().unwrap_or(&said.turn.text);
+                (said.turn.role, words.clone())
+            })
             .collect()
     }
 

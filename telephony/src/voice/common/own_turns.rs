@@ -34,6 +34,11 @@ impl OwnTurns {
         Vec::new()
     }
 
+    /// The caller's voice has begun and not ended.
+    pub(in crate::voice) fn is_speaking(&self) -> bool {
+        self.is_speaking
+    }
+
     /// The caller's voice begins or ends. False if nothing changes.
     pub(in crate::voice) fn speaks(&mut self, speaks: bool) -> bool {
         std::mem::replace(&mut self.is_speaking, speaks) != speaks

@@ -102,7 +102,7 @@ async fn carry<V: SocketMachine>(
             {
                 return;
             }
-            let watch = SilenceWatch::new(socket.get_ref().heard(), QUIET, ANSWER);
+            let watch = SilenceWatch::strict(socket.get_ref().heard(), QUIET, ANSWER);
             let (mut sink, mut stream) = socket.split();
             let (pings, mut due) = mpsc::channel(1);
             let key = &endpoint.key;
@@ -194,10 +194,7 @@ async fn read<V: SocketMachine>(
             Some(Ok(Message::Text(text))) => parse::<V>(connection, text.as_bytes()),
             Some(Ok(Message::Binary(bytes))) => parse::<V>(connection, &bytes),
             Some(Ok(Message::Close(frame))) => return closed(frame, key),
-            Some(Ok(Message::Pong(_))) => {
-                watch.answered();
-                continue;
-            }
+            Some(Ok(Message::Pong(_))) => continue,
             Some(Ok(_)) => continue,
             Some(Err(error)) => return CloseReason::gone(&broken(&error)),
             None => return CloseReason::gone("the connection ended without a word"),
@@ -307,17 +304,16 @@ mod tests {
         let epoch = Instant::now();
         let after = |seconds| epoch + Duration::from_secs(seconds);
         let heard = LastReceived::now(epoch);
-        let mut watch = SilenceWatch::new(heard.clone(), QUIET, ANSWER);
-        assert_eq!(watch.look(epoch), Silence::Ping);
-        // A pong of 29 s, and the next one as late.
-        heard.note(after(29));
-        watch.answered();
-        assert_eq!(watch.look(after(44)), Silence::Ping);
-        assert_eq!(watch.look(after(73)), Silence::Fine);
-        heard.note(after(73));
-        assert_eq!(watch.look(after(88)), Silence::Ping);
-        assert_eq!(watch.look(after(117)), Silence::Fine);
-        assert_eq!(watch.look(after(118)), Silence::Lost);
+        let mut watch = SilenceWatch::strict(heard.clone(), QUIET, ANSWER);
+        heard.note(after(1));
+        assert_eq!(watch.look(after(15)), Silence::Fine);
+        assert_eq!(watch.look(after(16)), Silence::Ping);
+        // A pong of 29 s, and the next one never.
+        assert_eq!(watch.look(after(45)), Silence::Fine);
+        heard.note(after(45));
+        assert_eq!(watch.look(after(60)), Silence::Ping);
+        assert_eq!(watch.look(after(89)), Silence::Fine);
+        assert_eq!(watch.look(after(90)), Silence::Lost);
     }
 
     #[test]

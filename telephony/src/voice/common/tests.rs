@@ -39,6 +39,7 @@ impl Call {
             agent: agent(),
             circumstances: String::new(),
             so_far: Vec::new(),
+            is_answer_cut: false,
         };
         let session = provider.open(setup);
         let greets = session.spoken.try_send(VoiceInput::Greet);

@@ -101,12 +101,12 @@ pub(in crate::voice) fn late_answer(name: &str, arguments: &str, outcome: &str) 
 pub(crate) fn late_outcome(name: &str, arguments: &str, outcome: &str) -> String {
     format!(
         "{} Tell the caller what matters of it; do not call the function again for this.",
-        answered(name, arguments, outcome)
+        outcome_in_words(name, arguments, outcome)
     )
 }
 
 /// A function and its outcome, as part of a text.
-pub(in crate::voice) fn answered(name: &str, arguments: &str, outcome: &str) -> String {
+pub(crate) fn outcome_in_words(name: &str, arguments: &str, outcome: &str) -> String {
     format!(
         "The function {name}, called with {}, has answered: {}.",
         cut(arguments),

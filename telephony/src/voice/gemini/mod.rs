@@ -59,7 +59,7 @@ impl GeminiProvider {
         let mut session_settings = SessionSettings::new(setup.agent, &self.settings.model);
         session_settings.interruptible = self.interruptible && !never;
         session_settings.circumstances = setup.circumstances;
-        SessionMachine::new(session_settings, &setup.so_far)
+        SessionMachine::new(session_settings, &setup.so_far, setup.is_answer_cut)
     }
 }
 

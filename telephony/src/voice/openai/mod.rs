@@ -69,7 +69,7 @@ impl OpenAiProvider {
             interruptible: self.interruptible && !never,
             is_plain: false,
         };
-        RealtimeMachine::new(terms, &setup.so_far)
+        RealtimeMachine::new(terms, &setup.so_far, setup.is_answer_cut)
     }
 }
 

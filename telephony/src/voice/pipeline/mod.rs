@@ -61,8 +61,13 @@ impl Provider for PipelineProvider {
         }
         let never = agent.conversation.interruptions == InterruptionMode::Off;
         let is_interruptible = self.is_interruptible && !never;
-        let machine =
-            PipelineMachine::new(agent, &setup.circumstances, is_interruptible, &setup.so_far);
+        let machine = PipelineMachine::new(
+            agent,
+            &setup.circumstances,
+            is_interruptible,
+            &setup.so_far,
+            setup.is_answer_cut,
+        );
         common::open(machine, http, setup.call_id)
     }
 }

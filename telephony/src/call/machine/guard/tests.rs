@@ -234,6 +234,32 @@ fn a_noise_without_end_leaves_nobody_alone() {
     );
 }
 
+/// The words of a caller are heard in a noise that hides their end.
+#[test]
+fn a_caller_who_is_understood_in_a_noise_is_not_silent() {
+    let mut guard = after_words(1_000);
+    guard.caller_started(2_000);
+    assert_eq!(guard.step(17_000, true), None);
+    says(&mut guard, 1_000, 18_000);
+    assert_eq!(guard.next(), Some((29_000, GuardStep::Remind)));
+    assert_eq!(guard.step(29_000, true), Some(GuardStep::Remind));
+    guard.caller_was_heard(35_000);
+    assert_eq!(guard.next(), Some((45_000, GuardStep::Remind)));
+}
+
+#[test]
+fn a_caller_who_types_is_neither_silent_nor_waiting() {
+    let mut guard = after_words(1_000);
+    guard.key_pressed();
+    assert_eq!(guard.due(), None);
+    guard.caller_started(2_000);
+    guard.caller_ended(3_000, 3_400);
+    guard.key_pressed();
+    assert_eq!(guard.due(), None);
+    guard.caller_ended(8_000, 8_000);
+    assert_eq!(guard.due(), Some(10_500));
+}
+
 #[test]
 fn without_a_model_nobody_is_left_for_silence() {
     let mut guard = after_words(1_000);

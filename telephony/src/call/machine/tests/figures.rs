@@ -1,5 +1,6 @@
 //! Figures over many turns, calls and faults, in simulated time: `docs/telephony.md`, *Figures*.
 
+use dikala_testkit::gemini::ModelReaction;
 use rstest::rstest;
 
 use super::{
@@ -75,15 +76,15 @@ fn pauses_of_a_thousand_turns(fake: &Fake) -> Vec<u64> {
 
 #[rstest]
 fn of_a_thousand_turns_hardly_one_has_a_long_pause(
-    #[values(VoiceProvider::Gemini, VoiceProvider::Openai, VoiceProvider::Pipeline)]
-    provider: VoiceProvider,
+    #[values(Fake::gemini, Fake::openai, Fake::openai_own, Fake::pipeline)] fake: fn() -> Fake,
 ) {
-    let fake = Fake::of(provider);
+    let fake = fake();
     let pauses = pauses_of_a_thousand_turns(&fake);
     let long = pauses.iter().filter(|ms| **ms > 3_000).count();
     let longest = pauses.last().copied().unwrap_or_default();
     println!(
-        "{provider}: {} pauses, median {} ms, {long} over 3 s, the longest {longest} ms",
+        "{}: {} pauses, median {} ms, {long} over 3 s, the longest {longest} ms",
+        fake.name(),
         pauses.len(),
         pauses[pauses.len() / 2]
     );
@@ -130,9 +131,8 @@ struct Goodbye {
 }
 
 /// The caller interrupts an answer, and in every third call also the goodbye.
-fn interrupted_call(provider: VoiceProvider, number: u64, dice: &mut Dice) -> Goodbye {
-    let fake = Fake::of(provider);
-    let mut call = SimulatedCall::greeted(&fake);
+fn interrupted_call(fake: &Fake, number: u64, dice: &mut Dice) -> Goodbye {
+    let mut call = SimulatedCall::greeted(fake);
     let (count, interrupted) = (dice.between(3, 9), format!("a{number}"));
     fake.answer([say(&sentences(&interrupted, count), count * SENTENCE_MS)]);
     call.wait(500);
@@ -179,18 +179,18 @@ fn interrupted_call(provider: VoiceProvider, number: u64, dice: &mut Dice) -> Go
 
 #[rstest]
 fn of_two_hundred_interrupted_answers_no_goodbye_is_lost_and_nothing_unheard_is_written(
-    #[values(VoiceProvider::Gemini, VoiceProvider::Openai, VoiceProvider::Pipeline)]
-    provider: VoiceProvider,
+    #[values(Fake::gemini, Fake::openai, Fake::openai_own, Fake::pipeline)] fake: fn() -> Fake,
 ) {
     let mut dice = Dice(11);
     let calls: Vec<Goodbye> = (0..200)
-        .map(|number| interrupted_call(provider, number, &mut dice))
+        .map(|number| interrupted_call(&fake(), number, &mut dice))
         .collect();
     let lost = calls.iter().filter(|call| !call.is_kept).count();
     let unplayed: usize = calls.iter().map(|call| call.unplayed).sum();
     let sentences: usize = calls.iter().map(|call| call.sentences).sum();
     println!(
-        "{provider}: {} interrupted answers, {lost} lost goodbyes, {unplayed} unplayed of {sentences} sentences",
+        "{}: {} interrupted answers, {lost} lost goodbyes, {unplayed} unplayed of {sentences} sentences",
+        fake().name(),
         calls.len()
     );
     assert_eq!((lost, unplayed), (0, 0));
@@ -199,7 +199,7 @@ fn of_two_hundred_interrupted_answers_no_goodbye_is_lost_and_nothing_unheard_is_
 
 #[test]
 fn an_answer_whose_connection_breaks_is_said_again_a_hundred_times() {
-    for fake in [VoiceProvider::Gemini, VoiceProvider::Openai].map(Fake::of) {
+    for fake in [Fake::gemini(), Fake::openai(), Fake::openai_own()] {
         let mut dice = Dice(13);
         let (mut again, mut longest) = (0, 0);
         for _ in 0..10 {
@@ -249,7 +249,7 @@ enum Break {
 fn an_answer_whose_requests_break_is_heard_whole(
     #[values(Break::Hearing, Break::Thinking, Break::Answering, Break::Speaking)] at: Break,
 ) {
-    let fake = Fake::of(VoiceProvider::Pipeline);
+    let fake = Fake::pipeline();
     let mut dice = Dice(17);
     let mut longest = 0;
     for conversation in 0..10 {
@@ -343,6 +343,63 @@ fn providers_that_fail_in_turn_take_the_conversation_along_with_one_filler_each(
     for fake in &fakes {
         assert_eq!(fake.broken_rules(), [""; 0]);
     }
+}
+
+/// The end of a turn that Gemini reports too early neither cuts the speech nor has it asked for again.
+#[test]
+fn an_answer_whose_turn_ends_too_early_is_heard_whole() {
+    let fake = Fake::gemini();
+    let Fake::Gemini(gemini) = &fake else {
+        unreachable!("it is Gemini");
+    };
+    let mut call = SimulatedCall::greeted(&fake);
+    gemini.answer([ModelReaction::EndEarly {
+        halves: ["It comes ", "by motorcycle."].map(str::to_owned),
+        milliseconds: 4_000,
+    }]);
+    call.wait(500);
+    call.speak(600);
+    let before = call.played_ms();
+    call.until_said("by motorcycle.");
+    call.wait(5_000);
+    assert_eq!(call.played_ms() - before, 4_000);
+    assert!(!fake.newest_texts().contains("caller is waiting"));
+    call.hang_up();
+    let transcript = call.transcript();
+    let said = transcript.iter().map(|(_, text, _)| text.as_str());
+    let said: Vec<&str> = said.collect();
+    assert!(
+        said.join(" ").contains("It comes by motorcycle."),
+        "{said:?}"
+    );
+}
+
+/// Music that sets in while the agent speaks, and stays: the agent finishes, and the caller is not left in silence.
+#[rstest]
+fn an_agent_finishes_its_answer_in_music(
+    #[values(Fake::gemini, Fake::openai, Fake::pipeline)] fake: fn() -> Fake,
+) {
+    let fake = fake();
+    let mut call = SimulatedCall::greeted(&fake);
+    let answer = sentences("music", 5);
+    fake.answer([say(&answer, 5_000), say("Rest.", 500)]);
+    call.wait(500);
+    call.speak(600);
+    let before = call.played_ms();
+    call.until_heard(1_000);
+    let began = call.ms;
+    call.music(10_000);
+    let heard = call.played_ms() - before;
+    let is_stopped = call.said.contains("Rest.");
+    let longest = call.silences_since(began).into_iter().max();
+    let longest = longest.unwrap_or_default();
+    println!(
+        "{}: {heard} ms were heard, the longest silence {longest} ms",
+        fake.name()
+    );
+    assert!(is_stopped || heard >= 4_900, "{heard}");
+    assert!(longest <= 5_000, "{longest}");
+    assert_eq!(fake.broken_rules(), [""; 0]);
 }
 
 #[test]

@@ -95,6 +95,44 @@ fn the_new_session_knows_the_conversation_so_far() {
 }
 
 #[test]
+fn a_caller_who_types_or_is_understood_is_not_asked_whether_somebody_is_there() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    for _ in 0..5 {
+        assert_eq!(guards(&mut call, 8_000), []);
+        call.on(said(Speaker::Caller, "Hm. "));
+    }
+    // Keys that follow each other within 1.5 s are one sequence.
+    for _ in 0..20 {
+        call.on(MachineInput::Leg(LegEvent::Key('1')));
+        assert_eq!(guards(&mut call, 1_000), []);
+    }
+}
+
+/// It would call the function again, and ask for the keys again.
+#[test]
+fn the_new_session_knows_outcomes_and_keys_that_are_not_shown() {
+    let mut call = asked(rules());
+    let agent = call.machine.agent.as_mut().expect("an agent");
+    agent.conversation.mask_keys = true;
+    call.on(tool("t", "check_order", json!({"id": "A7"})));
+    call.on(outcome("t", json!({"minutes": 20})));
+    call.on(MachineInput::Leg(LegEvent::Key('4')));
+    call.on(MachineInput::Leg(LegEvent::Key('#')));
+    call.on(AUDIO());
+    let effects = call.wait(20_000);
+    let opened = effects.iter().find_map(|effect| match effect {
+        MachineEffect::OpenVoice(_, setup) => Some(setup),
+        _ => None,
+    });
+    let setup = opened.expect("a session");
+    let said = |text: &str| setup.so_far.iter().any(|(_, said)| said.contains(text));
+    assert!(said("A7") && said("20") && said("pressed 4 #"), "{setup:?}");
+    assert!(setup.is_answer_cut, "the agent has begun to answer");
+}
+
+#[test]
 fn an_answer_ends_the_wait_and_has_a_latency() {
     let mut call = asked(rules());
     call.wait(500);

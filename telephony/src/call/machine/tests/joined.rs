@@ -152,7 +152,7 @@ fn the_agents_longest_duration_ends_no_joined_call_and_lost_media_does() {
     let effects = call.on(MachineInput::Leg(LegEvent::MediaLost));
     assert!(hung_up(&effects));
     assert!(
-        told(&effects)[0].starts_with("hangup media_lost bridge"),
+        told(&effects)[0].starts_with("failed media_lost"),
         "{effects:?}"
     );
 }
@@ -195,7 +195,7 @@ fn both_are_told_before_the_bridge_stops_or_when_the_service_is_lost() {
     let effects = call.wait(length_ms + 500);
     assert!(hung_up(&effects));
     assert!(
-        told(&effects)[0].starts_with("hangup bridge_error"),
+        told(&effects)[0].starts_with("failed bridge_error"),
         "{:?}",
         told(&effects)
     );

@@ -10,6 +10,7 @@ use dikala_testkit::{
 };
 
 use super::*;
+use crate::settings::TurnDetection;
 use crate::voice::{
     SimulatedVoice, VoiceSetup,
     gemini::tests::simulated as simulated_gemini,
@@ -47,31 +48,44 @@ pub(super) enum Reaction {
 #[derive(Debug, Clone)]
 pub(super) enum Fake {
     Gemini(Arc<FakeGemini>),
-    OpenAi(Arc<FakeOpenAi>),
+    OpenAi(Arc<FakeOpenAi>, TurnDetection),
     Pipeline(Arc<SimulatedServers>),
 }
 
 impl Fake {
-    pub(super) fn all() -> [Self; 3] {
-        [
-            Self::of(VoiceProvider::Gemini),
-            Self::of(VoiceProvider::Openai),
-            Self::of(VoiceProvider::Pipeline),
-        ]
+    pub(super) fn gemini() -> Self {
+        Self::Gemini(Arc::new(FakeGemini::start()))
     }
 
-    pub(super) fn of(provider: VoiceProvider) -> Self {
-        match provider {
-            VoiceProvider::Openai => Self::OpenAi(Arc::new(FakeOpenAi::start())),
-            VoiceProvider::Pipeline => Self::Pipeline(Arc::default()),
-            _ => Self::Gemini(Arc::new(FakeGemini::start())),
+    pub(super) fn openai() -> Self {
+        Self::OpenAi(Arc::new(FakeOpenAi::start()), TurnDetection::Server)
+    }
+
+    /// The bridge detects the caller's turns.
+    pub(super) fn openai_own() -> Self {
+        Self::OpenAi(Arc::new(FakeOpenAi::start()), TurnDetection::Own)
+    }
+
+    pub(super) fn pipeline() -> Self {
+        Self::Pipeline(Arc::default())
+    }
+
+    /// One of each provider.
+    pub(super) fn all() -> [Self; 3] {
+        [Self::gemini(), Self::openai(), Self::pipeline()]
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::OpenAi(_, TurnDetection::Own) => "openai with turns of our own".to_owned(),
+            _ => self.provider().to_string(),
         }
     }
 
     pub(super) fn provider(&self) -> VoiceProvider {
         match self {
             Self::Gemini(_) => VoiceProvider::Gemini,
-            Self::OpenAi(_) => VoiceProvider::Openai,
+            Self::OpenAi(..) => VoiceProvider::Openai,
             Self::Pipeline(_) => VoiceProvider::Pipeline,
         }
     }
@@ -92,7 +106,7 @@ impl Fake {
                         ModelReaction::HangUp { text, milliseconds }
                     }
                 }]),
-                Self::OpenAi(fake) => fake.answer([match reaction {
+                Self::OpenAi(fake, _) => fake.answer([match reaction {
                     Reaction::Say(text, milliseconds) => {
                         RealtimeReaction::Say { text, milliseconds }
                     }
@@ -130,7 +144,7 @@ impl Fake {
                 let newest = connections.last().expect("a connection");
                 Value::from(newest.messages.clone()).to_string()
             }
-            Self::OpenAi(fake) => {
+            Self::OpenAi(fake, _) => {
                 let connections = fake.connections();
                 let newest = connections.last().expect("a connection");
                 Value::from(newest.events.clone()).to_string()
@@ -142,7 +156,7 @@ impl Fake {
     pub(super) fn broken_rules(&self) -> Vec<String> {
         match self {
             Self::Gemini(fake) => fake.broken_rules(),
-            Self::OpenAi(fake) => fake.broken_rules(),
+            Self::OpenAi(fake, _) => fake.broken_rules(),
             Self::Pipeline(servers) => servers.broken_rules(),
         }
     }
@@ -150,7 +164,7 @@ impl Fake {
     fn open(&self, setup: VoiceSetup, now_ms: u64) -> Box<dyn SimulatedVoice> {
         match self {
             Self::Gemini(fake) => simulated_gemini(fake, setup, now_ms),
-            Self::OpenAi(fake) => simulated_openai(fake, setup, now_ms),
+            Self::OpenAi(fake, turns) => simulated_openai(fake, *turns, setup, now_ms),
             Self::Pipeline(servers) => servers.open(setup, now_ms),
         }
     }
@@ -413,6 +427,16 @@ impl SimulatedCall {
         }
         self.take(MachineInput::Leg(LegEvent::VoiceEnded));
         end
+    }
+
+    /// Music sets in and does not end. It is no voice for models.
+    pub(super) fn music(&mut self, ms: u64) {
+        let end = self.ms + ms;
+        self.take(MachineInput::Leg(LegEvent::VoiceStarted));
+        while self.ms < end {
+            self.take(MachineInput::Leg(LegEvent::Audio(vec![300; 640])));
+            self.wait(FRAME_MS);
+        }
     }
 
     /// Waits until the model has said this, with the rest of its turn, and all of it was played.

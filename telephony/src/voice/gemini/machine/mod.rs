@@ -73,7 +73,11 @@ struct Handle {
 
 impl SessionMachine {
     /// With a conversation so far the model goes on with it and does not greet.
-    pub(super) fn new(session_settings: SessionSettings, so_far: &[(Speaker, String)]) -> Self {
+    pub(super) fn new(
+        session_settings: SessionSettings,
+        so_far: &[(Speaker, String)],
+        is_answer_cut: bool,
+    ) -> Self {
         Self {
             session_settings,
             now: Duration::ZERO,
@@ -92,7 +96,7 @@ impl SessionMachine {
             spoke: !so_far.is_empty(),
             ready: false,
             answering: false,
-            speaking: false,
+            speaking: is_answer_cut,
             speech: SpeechDecoder::default(),
             rubbish: 0,
             summary: None,
@@ -117,7 +121,7 @@ impl SessionMachine {
         match spoken {
             VoiceInput::Audio(samples) => self.caller(&samples),
             // A model that waits for a function cannot speak, and the text would follow the outcome.
-            VoiceInput::AnswerNow(_) if self.live().is_some_and(|it| self.gated(it)) => {
+            VoiceInput::AnswerNow(_) if self.live().is_some_and(|it| self.waits(it)) => {
                 self.tell(VoiceEvent::CannotSpeak);
             }
             VoiceInput::Text(text) | VoiceInput::AnswerNow(text) | VoiceInput::Goodbye(text) => {

@@ -63,6 +63,12 @@ impl SessionMachine {
         }
     }
 
+    /// The model waits for a function, and says nothing before its outcome is there.
+    pub(super) fn waits(&self, connection: u32) -> bool {
+        self.session_settings.profile.functions == FunctionMode::Blocking
+            && self.tools.open(connection)
+    }
+
     pub(super) fn gated(&self, connection: u32) -> bool {
         self.session_settings.profile.functions == FunctionMode::Blocking
             && self.tools.gated_until(connection, self.now).is_some()
@@ -70,7 +76,7 @@ impl SessionMachine {
 
     fn answer(&mut self, connection: u32, answer: ToolAnswer) {
         let outcome = answer.outcome.text();
-        let told = words::answered(&answer.name, &answer.arguments, outcome);
+        let told = words::outcome_in_words(&answer.name, &answer.arguments, outcome);
         self.transcript.add(Role::Tool, &told);
         let late = words::late_answer(&answer.name, &answer.arguments, outcome);
         let id = match answer.to {
@@ -140,6 +146,11 @@ impl SessionMachine {
 
     /// Sends the first text of a connection. `was_speaking`: the last connection was lost in the middle of an answer.
     pub(super) fn begin(&mut self, connection: u32, fresh: bool, was_speaking: bool) {
+        let asked = self.transcript.last_of_caller();
+        let goes_on = match was_speaking {
+            true => words::say_again(asked),
+            false => words::GO_ON.to_owned(),
+        };
         if !self.spoke {
             if self.may_speak {
                 self.push_greeting();
@@ -152,15 +163,14 @@ impl SessionMachine {
                         Role::Caller | Role::Tool => turn("user", &text),
                     };
                     let mut turns: Vec<_> = self.transcript.turns().into_iter().map(said).collect();
-                    turns.push(turn("user", words::GO_ON));
+                    turns.push(turn("user", &goes_on));
                     self.answering = true;
                     self.send(connection, ClientMessage::turns(turns));
                 }
-                History::Instruction => self.words.push_front(words::GO_ON.to_owned()),
+                History::Instruction => self.words.push_front(goes_on),
             }
         } else if was_speaking {
-            let asked = self.transcript.last_of_caller();
-            self.words.push_front(words::say_again(asked));
+            self.words.push_front(goes_on);
         }
         self.flush();
     }

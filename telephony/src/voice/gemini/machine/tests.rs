@@ -43,7 +43,7 @@ fn agent() -> CallAgent {
 impl Story {
     fn new(model: &str) -> Self {
         let mut story = Self {
-            machine: SessionMachine::new(SessionSettings::new(agent(), model), &[]),
+            machine: SessionMachine::new(SessionSettings::new(agent(), model), &[], false),
             now: Duration::ZERO,
             done: Vec::new(),
         };

@@ -23,7 +23,7 @@ const SERVER_ANSWERS: Duration = Duration::from_secs(5);
 /// Pause before a request that came while another response was running is repeated.
 const AGAIN: Duration = Duration::from_millis(500);
 /// A caller who seems to speak for longer delays no answer: it may be a noise.
-const SPEAKS_MOST: Duration = Duration::from_secs(15);
+pub(super) const SPEAKS_MOST: Duration = Duration::from_secs(15);
 /// Answers in writing, in a row, before the connection is given up.
 const IN_WRITING_MOST: u32 = 3;
 /// A requested response that has not begun after this time is requested again, if the caller hears nothing.
@@ -102,6 +102,14 @@ impl ModelAnswers {
         let is_answering = self.running.as_ref().is_some_and(|it| !it.is_void);
         let is_requested = self.requested.is_some() && !self.is_next_void;
         is_answering || is_requested || self.wanted || self.has_outcomes || self.owed.is_some()
+    }
+
+    /// An answer is being made of which there is no sound yet.
+    pub(super) fn is_unheard(&self) -> bool {
+        let is_silent = |it: &RunningResponse| !it.has_audio;
+        self.running
+            .as_ref()
+            .map_or(self.requested.is_some(), is_silent)
     }
 
     /// A new session has no responses.

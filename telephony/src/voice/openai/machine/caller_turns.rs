@@ -1,13 +1,14 @@
 //! The caller's turns where this side detects them, `turn_detection = "own"`.
 //!
-//! A turn is over after 500 ms of silence. A voice of less than 300 ms while the agent answers or speaks interrupts nothing: its
-//! audio is dropped, unless so little of the speech is ahead that it may be an answer to it.
+//! A turn is over after 500 ms of silence, or of 15 s of voice, which may be a noise. A voice of less than 300 ms interrupts nothing
+//! that is heard: its audio is dropped, unless so little of the speech is ahead that it may be an answer to it.
 
 use std::time::Duration;
 
+use dikala_entities::InterruptionMode;
 use dikala_sip::leg::SPEECH_RATE;
 
-use super::RealtimeMachine;
+use super::{RealtimeMachine, answers::SPEAKS_MOST};
 use crate::voice::common::{INTERRUPTS_AFTER, NEAR_END, OwnTurns, PAUSE_OF_TURN};
 
 #[derive(Debug, Default)]
@@ -50,6 +51,12 @@ impl CallerTurns {
     pub(super) fn due(&self) -> Option<Duration> {
         self.interrupts_at.or(self.over_at)
     }
+
+    /// The call is over: no turn follows.
+    pub(super) fn end(&mut self) {
+        self.interrupts_at = None;
+        self.over_at = None;
+    }
 }
 
 impl RealtimeMachine {
@@ -64,28 +71,38 @@ impl RealtimeMachine {
         }
         let lasted = self.now - std::mem::replace(&mut turns.changed, self.now);
         if !speaks {
-            if turns.interrupts_at.take().is_none() {
-                turns.over_at = Some(self.now + PAUSE_OF_TURN);
-                return;
-            }
-            // The call has paused the agent meanwhile.
-            turns.played_at += lasted;
-            let voice = std::mem::take(&mut turns.held);
-            if !is_answering && turns.played_at < self.now + NEAR_END {
-                turns.over_at = Some(self.now + PAUSE_OF_TURN);
+            if turns.interrupts_at.take().is_some() {
+                if self.terms.agent.conversation.interruptions == InterruptionMode::Fast {
+                    // The call has paused the agent meanwhile.
+                    turns.played_at += lasted;
+                }
+                let voice = std::mem::take(&mut turns.held);
+                if turns.played_at >= self.now + NEAR_END {
+                    return;
+                }
                 self.held_audio.push(&voice);
             }
+            turns.over_at = Some(self.now + PAUSE_OF_TURN);
             return;
         }
         let goes_on = turns.over_at.take().is_some();
         if goes_on && self.answers.caller_speaks() {
+            turns.over_at = Some(self.now + SPEAKS_MOST);
             return;
         }
         let is_in_speech = is_answering || self.now < turns.played_at;
         if is_in_speech && self.terms.interruptible {
             turns.interrupts_at = Some(self.now + INTERRUPTS_AFTER);
         } else {
-            self.caller_starts(true);
+            self.begin_turn();
+        }
+    }
+
+    fn begin_turn(&mut self) {
+        self.caller_starts(true);
+        if let Some(turns) = &mut self.own_turns {
+            // A voice without end may be a noise, in which the caller speaks.
+            turns.over_at = Some(self.now + SPEAKS_MOST);
         }
     }
 
@@ -98,8 +115,16 @@ impl RealtimeMachine {
         if turns.interrupts_at.take_if(is_due).is_some() {
             let voice = std::mem::take(&mut turns.held);
             self.held_audio.push(&voice);
-            self.caller_starts(true);
-        } else if turns.over_at.take_if(is_due).is_some() && self.summary.is_none() {
+            self.begin_turn();
+        } else if turns.over_at.take_if(is_due).is_some() {
+            if turns.voice.is_speaking() {
+                // A noise that stays is committed less and less often.
+                turns.over_at = Some(self.now + (self.now - turns.changed));
+            }
+            if self.terms.interruptible && self.answers.is_unheard() {
+                // That answer does not know these words.
+                self.stop_answer();
+            }
             self.commits = true;
             self.caller_stops();
         }

@@ -239,6 +239,7 @@ impl RealtimeMachine {
         });
         // A session of another voice has left the caller waiting.
         let owed = match first && self.spoke {
+            true if self.is_answer_cut => Unanswered::RestOfAnswer,
             true => Unanswered::Caller,
             false => owed,
         };

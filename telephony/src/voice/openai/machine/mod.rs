@@ -61,6 +61,8 @@ pub(super) struct RealtimeMachine {
     may_speak: bool,
     /// At least the beginning of the greeting was heard.
     spoke: bool,
+    /// Another session has left the rest of an answer.
+    is_answer_cut: bool,
     speech: SpeechDecoder,
     summary: Option<SummaryState>,
     bill: Bill,
@@ -85,7 +87,11 @@ enum SummaryStage {
 
 impl RealtimeMachine {
     /// With a conversation so far the model goes on with it and does not greet.
-    pub(super) fn new(terms: SessionTerms, so_far: &[(Speaker, String)]) -> Self {
+    pub(super) fn new(
+        terms: SessionTerms,
+        so_far: &[(Speaker, String)],
+        is_answer_cut: bool,
+    ) -> Self {
         let own_turns = terms.turn_detection == TurnDetection::Own;
         Self {
             terms,
@@ -103,6 +109,7 @@ impl RealtimeMachine {
             record: ConversationRecord::from(so_far),
             may_speak: !so_far.is_empty(),
             spoke: !so_far.is_empty(),
+            is_answer_cut,
             speech: SpeechDecoder::default(),
             summary: None,
             bill: Bill::default(),
@@ -159,6 +166,9 @@ impl RealtimeMachine {
             return;
         }
         self.stop_answer();
+        if let Some(turns) = &mut self.own_turns {
+            turns.end();
+        }
         self.summary = Some(SummaryState {
             request: SummaryRequest::new(self.now),
             stage: SummaryStage::Waiting,

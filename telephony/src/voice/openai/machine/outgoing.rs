@@ -57,7 +57,7 @@ impl RealtimeMachine {
 
     fn answer(&mut self, connection: u32, answer: ToolAnswer) {
         let outcome = answer.outcome.text();
-        let told = words::answered(&answer.name, &answer.arguments, outcome);
+        let told = words::outcome_in_words(&answer.name, &answer.arguments, outcome);
         self.record.add(Role::Tool, &told);
         match answer.to {
             AnswerTarget::Here(Some(id)) => {

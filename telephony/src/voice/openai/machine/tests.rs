@@ -44,7 +44,7 @@ fn terms(interruptible: bool) -> SessionTerms {
 impl Story {
     fn new(interruptible: bool) -> Self {
         let mut story = Self {
-            machine: RealtimeMachine::new(terms(interruptible), &[]),
+            machine: RealtimeMachine::new(terms(interruptible), &[], false),
             now: Duration::ZERO,
             done: Vec::new(),
         };
@@ -230,7 +230,7 @@ impl Story {
 #[test]
 fn nothing_is_generated_before_the_call_is_answered() {
     let mut story = Story::new(true);
-    story.machine = RealtimeMachine::new(terms(true), &[]);
+    story.machine = RealtimeMachine::new(terms(true), &[], false);
     story.done.clear();
     story.give(SessionInput::Time);
     story.set_up(1);
@@ -253,7 +253,7 @@ fn a_session_that_takes_over_goes_on_with_the_conversation() {
         (Speaker::Agent, "Halo!".to_owned()),
         (Speaker::Caller, "Where is it?".to_owned()),
     ];
-    story.machine = RealtimeMachine::new(terms(true), &so_far);
+    story.machine = RealtimeMachine::new(terms(true), &so_far, false);
     story.done.clear();
     story.say(VoiceInput::Greet);
     story.set_up(1);
@@ -702,7 +702,7 @@ impl Story {
             turn_detection: TurnDetection::Own,
             ..story.machine.terms
         };
-        story.machine = RealtimeMachine::new(own, &[]);
+        story.machine = RealtimeMachine::new(own, &[], false);
         story.say(VoiceInput::Greet);
         story.set_up(1);
         story.says("greeting", greeting_ms);
@@ -768,15 +768,12 @@ fn a_short_voice_interrupts_no_answer_and_is_not_answered() {
     story.voice(180);
     story.hears(1_000);
     assert_eq!(story.types(1), [""; 0]);
-    // The model thinks.
     story.pass(6_000);
     story.voice(400);
     story.hears(200);
     story.created("a");
-    story.done.clear();
-    story.voice(180);
-    assert_eq!(story.types(1), [""; 0]);
     story.audio("a", 3_000);
+    story.done.clear();
     story.voice(180);
     story.hears(1_000);
     assert_eq!(story.types(1), [""; 0]);
@@ -820,6 +817,50 @@ fn a_short_answer_at_the_end_of_a_question_is_answered() {
         "{}",
         story.sent_audio_ms(1)
     );
+}
+
+#[test]
+fn a_short_word_while_the_model_thinks_belongs_to_the_turn() {
+    let mut story = Story::with_own_turns(100);
+    story.pass(1_000);
+    story.voice(400);
+    story.hears(200);
+    story.created("a");
+    story.done.clear();
+    story.voice(180);
+    story.hears(200);
+    let types = story.types(1);
+    assert_eq!(types, ["response.cancel", "input_audio_buffer.commit"]);
+    story.done("a", "cancelled");
+    assert_eq!(story.types(1).last().unwrap(), "response.create");
+    assert!(story.sent_audio_ms(1) >= 500);
+}
+
+#[test]
+fn a_noise_without_end_is_committed() {
+    let mut story = Story::with_own_turns(100);
+    story.pass(1_000);
+    story.say(VoiceInput::Activity { speaks: true });
+    story.hears(14_900);
+    assert_eq!(story.types(1), [""; 0]);
+    story.hears(200);
+    let types = story.types(1);
+    assert_eq!(types, ["input_audio_buffer.commit", "response.create"]);
+}
+
+#[test]
+fn a_voice_at_the_end_of_a_call_stops_no_summary() {
+    let mut story = Story::with_own_turns(5_000);
+    story.say(VoiceInput::Activity { speaks: true });
+    story.hears(100);
+    story.say(VoiceInput::Summarise);
+    story.pass(900);
+    story.created("s");
+    let delta = "It was short.";
+    story.event(1, json!({"type": "response.output_text.delta", "response_id": "s", "item_id": "i", "delta": delta}));
+    story.done("s", "completed");
+    let summary = VoiceEvent::Summary(delta.to_owned());
+    assert!(story.told().contains(&&summary), "{:?}", story.told());
 }
 
 #[test]

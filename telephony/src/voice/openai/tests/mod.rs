@@ -22,10 +22,15 @@ use crate::{
 /// A session in simulated time.
 pub(crate) fn simulated(
     model: &Arc<FakeOpenAi>,
+    turn_detection: TurnDetection,
     setup: VoiceSetup,
     now_ms: u64,
 ) -> Box<dyn SimulatedVoice> {
-    let provider = OpenAiProvider::new(settings(model.url()), publicly(), true);
+    let settings = OpenAiSettings {
+        turn_detection,
+        ..settings(model.url())
+    };
+    let provider = OpenAiProvider::new(settings, publicly(), true);
     let model = Arc::clone(model);
     let open_line = Box::new(move || Box::new(model.line()) as _);
     let machine = provider.machine(setup);

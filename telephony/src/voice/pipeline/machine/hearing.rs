@@ -2,10 +2,12 @@
 //!
 //! A pause of 500 ms ends a piece, which is transcribed at once. If its text is a whole sentence, the turn is over with it; if not,
 //! the caller has until 900 ms to go on. All pieces of a turn are joined. A voice that does not end within 15 s is taken as a noise in
-//! which the caller speaks: the turn is over as if it had ended.
+//! which the caller speaks: the turn is over as if it had ended. One that has stopped an answer and has no words after 3 s is a noise,
+//! too, and the agent goes on.
 
 use std::{collections::VecDeque, time::Duration};
 
+use dikala_entities::InterruptionMode;
 use dikala_sip::leg::{CALLER_RATE, VOICE_HANG_OVER_MS};
 
 use super::{PipelineMachine, PipelineRequest, VoiceEvent, requests::Stage};
@@ -19,6 +21,8 @@ use crate::voice::{
 const OVER_AFTER: Duration = Duration::from_millis(900 - VOICE_HANG_OVER_MS);
 /// A caller who seems to speak for longer delays no answer: it may be a noise.
 const SPEAKS_MOST: Duration = Duration::from_secs(15);
+/// A voice that has stopped an answer is written down after this time: without words it is a noise, and the agent goes on.
+const WORDS_WITHIN: Duration = Duration::from_secs(3);
 /// The longest piece: 15 s.
 const PIECE_MOST: usize = CALLER_RATE as usize * 15;
 /// Pieces that wait to be transcribed; beyond this the oldest is dropped.
@@ -48,6 +52,12 @@ pub(super) struct HeardTurn {
     is_aside: bool,
     /// This turn has stopped an answer.
     stopped: Option<StoppedAnswer>,
+    /// It is written down at this time although the voice goes on, because it has stopped an answer.
+    words_at: Option<Duration>,
+    /// Its last piece was cut for that, in the present voice.
+    is_probed: bool,
+    /// The present voice has no words.
+    is_noise: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +85,7 @@ impl HeardTurn {
     /// The caller has not finished, as far as is known.
     pub(super) fn is_open(&self, now: Duration) -> bool {
         match self.is_speaking {
-            true => now < self.changed + SPEAKS_MOST,
+            true => !self.is_noise && now < self.changed + SPEAKS_MOST,
             false => !self.audio.is_empty() || self.has_unheard() || !self.text.is_empty(),
         }
     }
@@ -97,7 +107,7 @@ impl HeardTurn {
     fn over_at(&self) -> Option<Duration> {
         let is_waiting = !self.text.is_empty() || self.stopped.is_some();
         let is_heard = (self.is_speaking || self.audio.is_empty()) && !self.has_unheard();
-        let ended = match self.is_speaking {
+        let ended = match self.is_speaking && !self.is_noise {
             true => self.changed + SPEAKS_MOST,
             false => self.changed,
         };
@@ -113,7 +123,7 @@ impl HeardTurn {
             (!self.is_speaking && !self.audio.is_empty()).then_some(self.changed + PAUSE_OF_TURN);
         let noise = self.is_speaking.then_some(self.changed + SPEAKS_MOST);
         let interrupts_at = self.interrupts_at.map(|(at, _)| at);
-        let all = [interrupts_at, self.over_at(), piece, noise];
+        let all = [interrupts_at, self.words_at, self.over_at(), piece, noise];
         all.into_iter().flatten().filter(|at| *at > now).min()
     }
 
@@ -133,13 +143,20 @@ impl PipelineMachine {
         }
         let lasted = self.now - std::mem::replace(&mut self.turn.changed, self.now);
         self.turn.is_speaking = speaks;
+        self.turn.is_noise = false;
+        self.turn.is_probed = false;
+        let goes_on = speaks && self.turn.stopped.is_some();
+        self.turn.words_at = goes_on.then_some(self.now + WORDS_WITHIN);
         if !speaks {
             if self.turn.interrupts_at.take().is_some() {
-                // Too short to interrupt. The call has paused the agent meanwhile.
+                // Too short to interrupt.
                 if self.turn.is_aside {
                     self.turn.audio.clear();
                 }
-                self.speech.was_paused(lasted);
+                if self.agent.conversation.interruptions == InterruptionMode::Fast {
+                    // The call has paused the agent meanwhile.
+                    self.speech.was_paused(lasted);
+                }
             }
             return;
         }
@@ -180,8 +197,13 @@ impl PipelineMachine {
                 StoppedAnswer::Unheard => self.stop_answer(),
             }
             self.turn.stopped = Some(into);
+            self.turn.words_at = Some(self.turn.changed + WORDS_WITHIN);
         }
         let turn = &mut self.turn;
+        if turn.words_at.take_if(|at| *at <= self.now).is_some() {
+            turn.end_piece();
+            turn.is_probed = true;
+        }
         if !turn.is_speaking && !turn.audio.is_empty() && turn.changed + PAUSE_OF_TURN <= self.now {
             turn.end_piece();
         }
@@ -221,6 +243,8 @@ impl PipelineMachine {
             ..Usage::default()
         }));
         let Some(words) = transcripts::words(text) else {
+            let turn = &mut self.turn;
+            turn.is_noise = turn.is_probed && !turn.has_unheard() && turn.text.is_empty();
             return;
         };
         if self.is_interruptible && self.is_unheard() {

@@ -54,6 +54,11 @@ impl ChatHistory {
         }
     }
 
+    /// The caller's last words, if there are any.
+    pub(super) fn last_of_caller(&self) -> &str {
+        self.record.last_of_caller()
+    }
+
     /// Words of the caller; adjacent ones are one turn.
     pub(super) fn caller(&mut self, words: &str) {
         self.record.turn_over();
@@ -100,7 +105,7 @@ impl ChatHistory {
                 let late = words::late_outcome(name, arguments, outcome.text());
                 return self.record.add(Role::Tool, &late);
             }
-            let told = words::answered(name, arguments, outcome.text());
+            let told = words::outcome_in_words(name, arguments, outcome.text());
             self.record.add_to(Role::Tool, &group.id, &told);
             call.outcome = Some(outcome);
             return;

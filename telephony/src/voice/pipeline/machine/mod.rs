@@ -55,6 +55,8 @@ pub(super) struct PipelineMachine {
     may_speak: bool,
     /// There was a session before this one.
     goes_on: bool,
+    /// Another session has left the rest of an answer.
+    is_answer_cut: bool,
     is_ready: bool,
     is_over: bool,
 }
@@ -66,6 +68,7 @@ impl PipelineMachine {
         circumstances: &str,
         is_interruptible: bool,
         so_far: &[(Speaker, String)],
+        is_answer_cut: bool,
     ) -> Self {
         Self {
             instruction: words::instruction(&agent, circumstances, ""),
@@ -85,6 +88,7 @@ impl PipelineMachine {
             summary: None,
             may_speak: false,
             goes_on: !so_far.is_empty(),
+            is_answer_cut,
             is_ready: false,
             is_over: false,
         }
@@ -128,6 +132,10 @@ impl PipelineMachine {
         let given = self.agent.greeting_text.as_deref().map(str::trim);
         match given.filter(|greeting| !greeting.is_empty()) {
             // A session of another voice has left the caller waiting.
+            _ if self.goes_on && self.is_answer_cut => {
+                let again = words::say_again(self.history.last_of_caller());
+                self.note(again.trim_matches(['[', ']']));
+            }
             _ if self.goes_on => self.note(words::GO_ON.trim_matches(['[', ']'])),
             Some(greeting) => {
                 let greeting = greeting.to_owned();

@@ -312,6 +312,7 @@ async fn an_agent_speaks_with_its_own_voice() {
         agent,
         circumstances: String::new(),
         so_far: Vec::new(),
+        is_answer_cut: false,
     });
     session.spoken.send(VoiceInput::Greet).await.unwrap();
     let voice = |all: &[ReceivedCall]| all.first().map(|it| it.body["voice"].clone());

@@ -91,7 +91,13 @@ impl SimulatedServers {
         setup: VoiceSetup,
         now_ms: u64,
     ) -> Box<dyn SimulatedVoice> {
-        let machine = PipelineMachine::new(setup.agent, &setup.circumstances, true, &setup.so_far);
+        let machine = PipelineMachine::new(
+            setup.agent,
+            &setup.circumstances,
+            true,
+            &setup.so_far,
+            setup.is_answer_cut,
+        );
         let mut session = SimulatedPipeline {
             machine,
             servers: Arc::clone(self),

@@ -12,7 +12,7 @@ fn texts(story: &Story, on: u32) -> Vec<String> {
 
 fn ringing(so_far: &[(Speaker, String)]) -> Story {
     let mut story = Story {
-        machine: SessionMachine::new(SessionSettings::new(agent(), STABLE), so_far),
+        machine: SessionMachine::new(SessionSettings::new(agent(), STABLE), so_far, false),
         now: Duration::ZERO,
         done: Vec::new(),
     };

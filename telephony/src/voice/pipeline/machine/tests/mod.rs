@@ -37,7 +37,7 @@ struct Story {
 impl Story {
     fn with(is_interruptible: bool, so_far: &[(Speaker, String)]) -> Self {
         let mut story = Self {
-            machine: PipelineMachine::new(agent(), "It is noon.", is_interruptible, so_far),
+            machine: PipelineMachine::new(agent(), "It is noon.", is_interruptible, so_far, false),
             now: Duration::ZERO,
             told: Vec::new(),
             billed: Vec::new(),

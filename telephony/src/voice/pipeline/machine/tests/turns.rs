@@ -379,3 +379,24 @@ fn a_voice_without_end_delays_no_note() {
     story.audio(5_000);
     assert_eq!(story.asked(), "user: [Say goodbye.]");
 }
+
+/// Music sets in while the agent speaks, and does not end.
+#[test]
+fn an_agent_that_a_noise_without_end_has_stopped_goes_on_after_3_s() {
+    let mut story = Story::greeted();
+    story.caller_says("Where is my order?");
+    story.answers("It comes in twenty minutes. By motorcycle.");
+    story.speaks(2_000);
+    story.told.clear();
+    story.activity(true);
+    story.audio(2_980);
+    assert_eq!(story.told, [VoiceEvent::Interrupted, VoiceEvent::TurnOver]);
+    assert!(!story.is_hearing());
+    story.audio(20);
+    story.writes_down("[MUSIC]");
+    story.pass(200);
+    assert!(story.asked().contains("A noise has interrupted you"));
+    story.answers("By motorcycle.");
+    story.speaks(1_000);
+    assert_eq!(story.said(), "By motorcycle. ");
+}
