@@ -35,7 +35,10 @@ async fn additive_steps_are_made_under_load_beside_an_older_node_and_it_may_come
     let bridge = a.tenant.bridge(Socket).await;
     calls(&bridge, &a.tenant.did).await;
     let migrating = spawn_blocking(move || {
-        let migrated = next.run(&["migrate"]);
+        // On a busy machine a transaction may take 2 s, to which a step gives way. It asks to be tried again then.
+        let mut runs = (0..20).map(|_| next.run(&["migrate"]));
+        let migrated = runs.find(|run| !run.stderr.contains("the step changed nothing"));
+        let migrated = migrated.expect("no transaction takes that long");
         (next, migrated)
     });
     let mut rounds = 1;
