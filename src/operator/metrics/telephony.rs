@@ -200,7 +200,7 @@ fn interruptions(calls: &call::CallStatistics) -> MetricFamily {
         COUNTER,
         "dikala_telephony_interruptions_total",
         &["by"],
-        "Times that the agent fell silent: because the caller spoke, or because the model took that for an interruption",
+        "Times that the agent paused because the caller spoke, or that its speech was cut because the model took that for an interruption",
     );
     interruptions.number(&["caller"], whole(calls.pauses));
     interruptions.number(&["model"], whole(calls.interruptions));
