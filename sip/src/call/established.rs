@@ -307,7 +307,9 @@ impl Call {
             reply.refuse(491, "Request Pending");
             return None;
         }
-        let timer = super::timer_of(request, &self.caller.trunk, reply)?;
+        let Ok(timer) = super::timer_of(request, &self.caller.trunk) else {
+            return super::refuse_timer(reply);
+        };
         let mut answer = None;
         match self.session.offered(&request.body) {
             Ok(None) => {}

@@ -206,9 +206,9 @@ fn prepare(
     (request, identity): (&SipRequest, &CallIdentity),
     reply: &Responder,
 ) -> Option<(Call, Leg)> {
-    let Some(timer) = timer_of(request, &caller.trunk, reply) else {
+    let Ok(timer) = timer_of(request, &caller.trunk) else {
         note(shared, &caller, (422, "timer"), reply);
-        return None;
+        return refuse_timer(reply);
     };
     let flow = reply.flow.towards(reply.flow.remote);
     let contact = contact(shared, request, &flow);
@@ -323,22 +323,22 @@ fn dressed(shared: &Shared, contact: &str, response: SipResponse) -> SipResponse
         .with("Server", shared.user_agent.product)
 }
 
-/// The session timer; or `None` after refusing one that is too short.
-fn timer_of(request: &SipRequest, trunk: &Trunk, reply: &Responder) -> Option<Option<Timer>> {
-    if !trunk.has_session_timer() {
-        return Some(None);
+/// The session timer that an INVITE or UPDATE asks for, if the trunk has one.
+fn timer_of(request: &SipRequest, trunk: &Trunk) -> Result<Option<Timer>, session_timer::TooSmall> {
+    match trunk.has_session_timer() {
+        true => session_timer::answer(&request.headers),
+        false => Ok(None),
     }
-    match session_timer::answer(&request.headers) {
-        Ok(timer) => Some(timer),
-        Err(session_timer::TooSmall) => {
-            let min = session_timer::MIN_SECONDS.to_string();
-            let response = reply.response(422, "Session Interval Too Small");
-            let words = format!("a session timer must be {min} s at least");
-            let response = response.with("Min-SE", &min);
-            reply.send(&response.with("Reason", &reason(422, &words)));
-            None
-        }
-    }
+}
+
+/// Refuses a session timer that is too short. Returns `None`.
+fn refuse_timer<T>(reply: &Responder) -> Option<T> {
+    let min = session_timer::MIN_SECONDS.to_string();
+    let response = reply.response(422, "Session Interval Too Small");
+    let words = format!("a session timer must be {min} s at least");
+    let response = response.with("Min-SE", &min);
+    reply.send(&response.with("Reason", &reason(422, &words)));
+    None
 }
 
 /// Refuses another INVITE of a call like a merged request (RFC 3261, 8.2.2.2).

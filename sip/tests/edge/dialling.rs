@@ -176,3 +176,41 @@ async fn an_answer_without_contact_is_acknowledged_and_the_call_hung_up_later() 
         while phone.hears(Duration::from_millis(100)).await.is_some() {}
     }
 }
+
+/// SDP answers without which no media can start: none, an odd one, and one that takes another codec.
+fn useless_answers() -> [String; 3] {
+    let offered = offer(40_002);
+    let other = offered.replace("RTP/AVP 0 8 101", "RTP/AVP 18");
+    [String::new(), "v=0\r\nnonsense".to_owned(), other]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_without_media_is_hung_up() {
+    for useless in useless_answers() {
+        let (bench, mut phone, invite) = dialling().await;
+        let accepted = phone.response(&invite, "200 OK", "person", &useless);
+        phone.send(&accepted).await;
+        phone.expect("ACK ").await;
+        let bye = phone.expect("BYE ").await;
+        assert_eq!(header(&bye, "Call-ID"), header(&invite, "Call-ID"));
+        phone.answer(&bye, "200 OK").await;
+        let failed = |event: &LegEvent| matches!(event, LegEvent::Transfer(Err(_)));
+        eventually("the task hears", || bench.call().events.iter().any(failed)).await;
+        phone.hang_up().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_without_media_is_hung_up() {
+    for useless in useless_answers() {
+        let bench = TestEdge::new(CallBehaviour::Tone).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        phone.ask("INVITE", "", "").await;
+        phone.answered("SIP/2.0 200").await;
+        phone.acknowledge(&useless).await;
+        let bye = phone.expect("BYE ").await;
+        phone.answer(&bye, "200 OK").await;
+        eventually("the task hears", || bench.call().over).await;
+        eventually("the line is free", || bench.edge.statistics().calls == 0).await;
+    }
+}

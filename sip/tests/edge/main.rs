@@ -8,6 +8,7 @@ mod access;
 mod behind_nat;
 mod bodies;
 mod calls;
+mod carriers;
 mod changes;
 mod diagnosis;
 mod dialling;

@@ -9,6 +9,7 @@ mod phone;
 mod pjsip;
 mod program;
 mod secure;
+pub mod sipp;
 mod sound;
 mod turn;
 mod twinkle;

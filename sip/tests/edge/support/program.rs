@@ -4,7 +4,7 @@ use std::{
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
-        LazyLock,
+        LazyLock, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU16, Ordering},
     },
     time::{Duration, Instant},
@@ -39,9 +39,16 @@ pub fn make_tone(folder: &Path) {
     assert!(made.unwrap().success());
 }
 
+/// Held while a program is started, and while a port is tried: until a child begins its program, it has copies of all sockets.
+fn starts_alone() -> MutexGuard<'static, ()> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A free, even port for UDP and TCP, outside the range of ephemeral ports. No other test of this process gets it, or the next.
 pub fn port() -> u16 {
     static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(rand::random()));
+    let _alone = starts_alone();
     loop {
         let port = 10_000 + NEXT.fetch_add(1, Ordering::Relaxed) % 5_000 * 2;
         let udp = std::net::UdpSocket::bind(("127.0.0.1", port)).is_ok();
@@ -57,6 +64,7 @@ pub struct ChildProgram(Child);
 
 impl ChildProgram {
     pub fn start(command: &mut Command) -> Self {
+        let _alone = starts_alone();
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -67,6 +75,7 @@ impl ChildProgram {
 
     /// The same with its standard input.
     pub fn fed(command: &mut Command) -> (Self, ChildStdin) {
+        let _alone = starts_alone();
         let child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -96,8 +105,12 @@ impl ChildProgram {
 
 impl Drop for ChildProgram {
     fn drop(&mut self) {
+        if !self.runs() {
+            return;
+        }
         // kamailio ends its dozen processes if it is asked to end.
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let mut kill = Command::new("kill");
+        let _ = Self::start(kill.arg(self.0.id().to_string())).0.wait();
         let until = Instant::now() + Duration::from_secs(1);
         while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
