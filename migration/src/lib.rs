@@ -7,6 +7,7 @@
 
 #![warn(unreachable_pub)]
 
+mod callers;
 #[cfg(feature = "fail-points")]
 mod fail_points;
 mod first;
@@ -27,10 +28,6 @@ pub use self::{
 /// The effect of a step on nodes of an earlier release, which do not know it.
 enum Step {
     /// They keep serving: it adds tables, indexes, or columns that an `INSERT` may omit, and changes nothing that exists.
-    #[cfg_attr(
-        not(feature = "fail-points"),
-        expect(dead_code, reason = "the first step is none")
-    )]
     Additive(Box<dyn MigrationTrait>),
     /// Their statements would fail, or write data that later releases do not understand. The step is refused while one of them
     /// lives.
@@ -62,7 +59,10 @@ fn steps() -> Vec<Step> {
         not(feature = "fail-points"),
         expect(unused_mut, reason = "only tests change them")
     )]
-    let mut steps = vec![Step::Breaking(Box::new(first::STEP))];
+    let mut steps = vec![
+        Step::Breaking(Box::new(first::STEP)),
+        Step::Additive(Box::new(callers::STEP)),
+    ];
     #[cfg(feature = "fail-points")]
     fail_points::change(&mut steps);
     steps

@@ -25,6 +25,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("{unlogged}", "", "UNLOGGED"),
     // Read by key ranges: SQLite stores the rows in key order, and in PostgreSQL a new row version fits in its page.
     ("{by_key_ranges}", "WITHOUT ROWID", "WITH (fillfactor = 50)"),
+    ("{by_key}", "WITHOUT ROWID", ""),
     // A few rows that change constantly: a new row version fits in its page, and needs no new index entries.
     ("{changing}", "", "WITH (fillfactor = 50)"),
     // Vacuumed and analysed after a fixed number of changes plus one percent of the table, not after a fifth.

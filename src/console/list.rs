@@ -12,8 +12,9 @@ use crate::{
         extract::{FormFields, OperatorQuery},
     },
     pages::{
-        components::{Field, empty, filters, paging_as, summary, table},
+        components::{Field, empty, paging_as, summary, table},
         errors,
+        filters::filters,
         form::{FormState, FormValues},
         layout,
         view::View,

@@ -10,12 +10,12 @@ use serde_json::Value;
 use super::{
     components::{Field, Tone, badge, fields, post, submit, table, username},
     form::{self, Fields, FormState, FormValues, Shape},
-    format::{ZONE_DEFAULT, ZONES_OFFERED},
     lang::Lang,
     layout, password,
     prove::{self, PasswordCheck, prove},
     session, sign_in,
     view::SignedIn,
+    zones::{ZONE_DEFAULT, ZONES_OFFERED},
 };
 use crate::{
     audit::AuditChange,

@@ -12,8 +12,9 @@ use sea_orm::{QueryOrder, QuerySelect};
 use serde_json::Value;
 
 use super::{
-    components::{Field, empty, filters, paging, table},
+    components::{Field, empty, paging, table},
     csv::{self, CsvLine},
+    filters::filters,
     form::{self, Fields, FormState, FormValues, Shape},
     layout, names,
     view::SignedIn,

@@ -322,14 +322,16 @@ impl PageStream {
         let found = calls::among(db, tenant, None, moved.keys().copied()).await?;
         let wanted = calls::among(db, tenant, Some(&asked.filter), moved.keys().copied()).await?;
         let wanted: BTreeSet<CallId> = wanted.iter().map(|call| call.id).collect();
-        let names = CallNames::and_hands(&self.visit, &found).await?;
+        let names = CallNames::for_rows(&self.visit, &found).await?;
         drop(turn);
         // Oldest first, because each new row is inserted at the top.
         for call in found.iter().rev() {
             let came_in = moved.get(&call.id).copied().unwrap_or_default();
             let is_new = self.can_grow && came_in && wanted.contains(&call.id);
-            let html: Markup = rows::row(&self.visit, call, &names);
-            let kind = if is_new { "new" } else { "row" };
+            let (kind, html): (_, Markup) = match is_new {
+                true => ("new", rows::new_row(&self.visit, call, &names)),
+                false => ("row", rows::row(&self.visit, call, &names)),
+            };
             self.send(frame(self.position, kind, &html.into_string()))
                 .await?;
         }

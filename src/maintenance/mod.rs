@@ -6,6 +6,7 @@
 
 mod books;
 mod brief;
+mod callers;
 mod calls;
 mod people;
 mod records;
@@ -55,6 +56,7 @@ pub async fn run(
     tokio::join!(
         books::look_regularly(&store, &ledger),
         sweep_regularly(&store, &clock, &node, &retention),
+        callers::index_regularly(&store, &clock, &node),
         keep_log_short(&store)
     );
 }
@@ -160,6 +162,7 @@ pub async fn sweep(
         removed += sweep_events(store, older_than, SweptEvents::Calls).await?;
         removed += calls::sweep_calls(store, older_than).await?;
     }
+    removed += callers::sweep(store).await?;
     Ok(removed)
 }
 

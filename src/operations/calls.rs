@@ -1,6 +1,7 @@
 //! Calls: history, transcripts, and the acts on one: hang up, transfer, erase.
 
 pub mod all_tenants;
+pub mod callers;
 pub mod diagnosis;
 mod erasure;
 pub mod filter;
@@ -189,17 +190,19 @@ pub async fn page(
     Ok(CallList::new(page, calls, has_more))
 }
 
-/// Matching calls, newest first, at most `limit`; only those older than `after`, if it is given.
-pub async fn batch(
+/// Matching calls, newest first, at most `limit`; only those older than `after`, if it is given. With them the time since when
+/// calls were searched, if not all were.
+pub async fn newest<V: PartialModelTrait>(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     filter: &CallFilter,
     after: Option<(Millis, CallId)>,
     limit: u64,
-) -> Result<Vec<CallView>, DbErr> {
+) -> Result<(Vec<V>, Option<Millis>), DbErr> {
     let narrowed = filter.by_index(db, tenant, after).await?;
     let select = newest_first(tenant, narrowed.calls.clone());
-    narrowed.read(db, select.limit(limit)).await
+    let calls = narrowed.read(db, select.limit(limit)).await?;
+    Ok((calls, narrowed.since))
 }
 
 /// The tenant's newest calls, at most `limit`.

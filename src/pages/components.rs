@@ -31,33 +31,6 @@ pub fn fields(view: &View, filled: &FormState, fields: &[Field]) -> Markup {
     }
 }
 
-/// The filters of the list at `path`, open if one is set or wrong. `all` is the message id of the link that clears
-/// them.
-pub fn filters(
-    view: &View,
-    path: &str,
-    filled: &FormState,
-    fields: &[Field],
-    all: Option<&str>,
-) -> Markup {
-    let is_set = fields
-        .iter()
-        .any(|field| !filled.text(field.name).is_empty());
-    html! {
-        details.filters open[is_set || !filled.errors().is_empty()] {
-            summary { (view.t("page-filter")) }
-            (summary(view, filled, fields))
-            form method="get" action=(path) novalidate {
-                div.columns { @for field in fields { (field.clone().filter().show(view, filled)) } }
-                div.actions {
-                    button type="submit" { (view.t("page-filter-submit")) }
-                    @if let Some(all) = all { a.button.secondary href=(path) { (view.t(all)) } }
-                }
-            }
-        }
-    }
-}
-
 /// All errors of a form, each with the label of its field and a link to it. Empty if there are none.
 pub fn summary(view: &View, filled: &FormState, fields: &[Field]) -> Markup {
     let label = |error: &FieldError| {
@@ -144,6 +117,11 @@ impl Field {
         Self::new(name, label, Kind::Input("text"))
     }
 
+    /// A search box, for numbers.
+    pub fn search(name: &'static str, label: String) -> Self {
+        Self::new(name, label, Kind::Input("search"))
+    }
+
     pub fn email(name: &'static str, label: String) -> Self {
         Self::new(name, label, Kind::Input("email"))
     }
@@ -188,6 +166,11 @@ impl Field {
     /// A check box, ticked if the value is `true`.
     pub fn switch(name: &'static str, label: String) -> Self {
         Self::new(name, label, Kind::Switch).optional()
+    }
+
+    /// True if the form has a value for it.
+    pub fn is_set(&self, filled: &FormState) -> bool {
+        !filled.text(self.name).is_empty()
     }
 
     /// A help text.

@@ -10,140 +10,21 @@ use jiff::{
     tz::TimeZone,
 };
 
-use super::lang::Lang;
+use super::{
+    lang::Lang,
+    zones::{REGIONS, ZONE_DEFAULT},
+};
 
 const DATE_CHARS: usize = 10;
-/// The default zone: that of the capital, where most customers are.
-pub const ZONE_DEFAULT: &str = "Asia/Jakarta";
-/// The offered zones: Indonesia's, and those of the world's large cities. Other zones of the database are accepted
-/// too.
-pub const ZONES_OFFERED: &[&str] = &[
-    "Asia/Jakarta",
-    "Asia/Makassar",
-    "Asia/Jayapura",
-    "Africa/Abidjan",
-    "Africa/Accra",
-    "Africa/Addis_Ababa",
-    "Africa/Algiers",
-    "Africa/Cairo",
-    "Africa/Casablanca",
-    "Africa/Dar_es_Salaam",
-    "Africa/Johannesburg",
-    "Africa/Khartoum",
-    "Africa/Lagos",
-    "Africa/Nairobi",
-    "Africa/Tunis",
-    "America/Anchorage",
-    "America/Argentina/Buenos_Aires",
-    "America/Bogota",
-    "America/Caracas",
-    "America/Chicago",
-    "America/Denver",
-    "America/Halifax",
-    "America/Lima",
-    "America/Los_Angeles",
-    "America/Mexico_City",
-    "America/New_York",
-    "America/Phoenix",
-    "America/Santiago",
-    "America/Sao_Paulo",
-    "America/St_Johns",
-    "America/Toronto",
-    "America/Vancouver",
-    "Asia/Almaty",
-    "Asia/Baghdad",
-    "Asia/Baku",
-    "Asia/Bangkok",
-    "Asia/Beirut",
-    "Asia/Brunei",
-    "Asia/Colombo",
-    "Asia/Dhaka",
-    "Asia/Dili",
-    "Asia/Dubai",
-    "Asia/Ho_Chi_Minh",
-    "Asia/Hong_Kong",
-    "Asia/Jerusalem",
-    "Asia/Kabul",
-    "Asia/Karachi",
-    "Asia/Kathmandu",
-    "Asia/Kolkata",
-    "Asia/Kuala_Lumpur",
-    "Asia/Kuwait",
-    "Asia/Manila",
-    "Asia/Muscat",
-    "Asia/Phnom_Penh",
-    "Asia/Qatar",
-    "Asia/Riyadh",
-    "Asia/Seoul",
-    "Asia/Shanghai",
-    "Asia/Singapore",
-    "Asia/Taipei",
-    "Asia/Tashkent",
-    "Asia/Tehran",
-    "Asia/Tokyo",
-    "Asia/Ulaanbaatar",
-    "Asia/Vientiane",
-    "Asia/Yangon",
-    "Atlantic/Azores",
-    "Atlantic/Reykjavik",
-    "Australia/Adelaide",
-    "Australia/Brisbane",
-    "Australia/Darwin",
-    "Australia/Hobart",
-    "Australia/Melbourne",
-    "Australia/Perth",
-    "Australia/Sydney",
-    "Europe/Amsterdam",
-    "Europe/Athens",
-    "Europe/Berlin",
-    "Europe/Brussels",
-    "Europe/Bucharest",
-    "Europe/Budapest",
-    "Europe/Copenhagen",
-    "Europe/Dublin",
-    "Europe/Helsinki",
-    "Europe/Istanbul",
-    "Europe/Kyiv",
-    "Europe/Lisbon",
-    "Europe/London",
-    "Europe/Madrid",
-    "Europe/Moscow",
-    "Europe/Oslo",
-    "Europe/Paris",
-    "Europe/Prague",
-    "Europe/Rome",
-    "Europe/Stockholm",
-    "Europe/Vienna",
-    "Europe/Warsaw",
-    "Europe/Zurich",
-    "Indian/Maldives",
-    "Indian/Mauritius",
-    "Pacific/Auckland",
-    "Pacific/Fiji",
-    "Pacific/Guam",
-    "Pacific/Honolulu",
-    "Pacific/Port_Moresby",
-    "UTC",
-];
-/// Prefixes of zones that are named after places; the database's other names are aliases and fixed offsets.
-const REGIONS: [&str; 10] = [
-    "Africa/",
-    "America/",
-    "Antarctica/",
-    "Arctic/",
-    "Asia/",
-    "Atlantic/",
-    "Australia/",
-    "Europe/",
-    "Indian/",
-    "Pacific/",
-];
 const MONTHS_EN: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 const MONTHS_ID: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "Mei", "Jun", "Jul", "Agu", "Sep", "Okt", "Nov", "Des",
 ];
+
+const WEEKDAYS_EN: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+const WEEKDAYS_ID: [&str; 7] = ["Sen", "Sel", "Rab", "Kam", "Jum", "Sab", "Min"];
 
 /// A time zone with its database name.
 #[derive(Clone, Debug)]
@@ -241,6 +122,45 @@ impl Zone {
         }
     }
 
+    /// The time of day with seconds: `09:30:05`; in Indonesian `09.30.05`.
+    pub fn clock_with_seconds(&self, lang: Lang, at: Millis) -> String {
+        let second = timestamp(at).to_zoned(self.zone.clone()).second();
+        let separator = match lang {
+            Lang::En => ':',
+            Lang::Id => '.',
+        };
+        format!("{}{separator}{second:02}", self.clock(lang, at))
+    }
+
+    /// The date as an id: `2026-01-15`.
+    pub fn date(&self, at: Millis) -> String {
+        timestamp(at).to_zoned(self.zone.clone()).date().to_string()
+    }
+
+    /// The short name of the zone at a time: `WIB`.
+    pub fn short_name(&self, at: Millis) -> String {
+        let there = timestamp(at).to_zoned(self.zone.clone());
+        there.strftime("%Z").to_string()
+    }
+
+    /// The day with its weekday, and with its year unless that is the year of `now`: `Thu 15 Jan`, `Kam 15 Jan 2025`.
+    pub fn weekday(&self, lang: Lang, at: Millis, now: Millis) -> String {
+        let date = |at| timestamp(at).to_zoned(self.zone.clone()).date();
+        let (date, this_year) = (date(at), date(now).year());
+        let names = match lang {
+            Lang::En => WEEKDAYS_EN,
+            Lang::Id => WEEKDAYS_ID,
+        };
+        let at = usize::try_from(date.weekday().to_monday_zero_offset()).unwrap_or_default();
+        let day = day(lang, date);
+        let year = format!(" {this_year}");
+        format!(
+            "{} {}",
+            names[at % 7],
+            day.strip_suffix(&year).unwrap_or(&day)
+        )
+    }
+
     pub fn day_of_month(&self, at: Millis) -> String {
         timestamp(at).to_zoned(self.zone.clone()).day().to_string()
     }
@@ -298,6 +218,28 @@ pub fn number(lang: Lang, value: i64) -> String {
     text
 }
 
+/// A phone number in groups, as Indonesian numbers are written: `+62 812-3456-7890`, `+62 21-5000-1000`. Other texts stay as they
+/// are.
+pub fn phone(text: &str) -> String {
+    let Some(digits) = text.strip_prefix("+62") else {
+        return text.to_owned();
+    };
+    if digits.len() < 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.to_owned();
+    }
+    // A mobile network, or an area. The largest cities have areas of two digits.
+    let area = match digits.as_bytes() {
+        [b'2', b'1' | b'2' | b'4', ..] | [b'3' | b'6', b'1', ..] => 2,
+        _ => 3,
+    };
+    let (area, rest) = digits.split_at(area);
+    let (first, last) = rest.split_at(rest.len().min(4));
+    match last {
+        "" => format!("+62 {area}-{first}"),
+        last => format!("+62 {area}-{first}-{last}"),
+    }
+}
+
 /// Whole rupiah: `Rp 1,234,567`; in Indonesian `Rp1.234.567`.
 pub fn rupiah(lang: Lang, value: i64) -> String {
     let sign = if value < 0 { "-" } else { "" };
@@ -312,7 +254,7 @@ pub fn rupiah(lang: Lang, value: i64) -> String {
 mod tests {
     use rstest::rstest;
 
-    use super::*;
+    use super::{super::zones::ZONES_OFFERED, *};
 
     #[rstest]
     #[case(0, "0", "0")]
@@ -330,6 +272,58 @@ mod tests {
         assert_eq!(rupiah(Lang::En, 1_500), "Rp\u{a0}1,500");
         assert_eq!(rupiah(Lang::Id, 1_500), "Rp1.500");
         assert_eq!(rupiah(Lang::Id, -1_500), "-Rp1.500");
+    }
+
+    #[rstest]
+    #[case("+6281234567890", "+62 812-3456-7890")]
+    #[case("+62812345678", "+62 812-3456-78")]
+    #[case("+622150001000", "+62 21-5000-1000")]
+    #[case("+62274123456", "+62 274-1234-56")]
+    #[case("+6281234567", "+62 812-3456-7")]
+    #[case("+628123", "+628123")]
+    #[case("+4915112345678", "+4915112345678")]
+    #[case("anonymous", "anonymous")]
+    fn phones(#[case] number: &str, #[case] written: &str) {
+        assert_eq!(phone(number), written);
+    }
+
+    #[rstest]
+    #[case(
+        "2026-05-15T03:30:05Z",
+        "Fri 15 May",
+        "Jum 15 Mei",
+        "10:30:05",
+        "10.30.05"
+    )]
+    #[case(
+        "2025-12-31T17:00:00Z",
+        "Thu 1 Jan",
+        "Kam 1 Jan",
+        "00:00:00",
+        "00.00.00"
+    )]
+    #[case(
+        "2025-12-31T16:59:59Z",
+        "Wed 31 Dec 2025",
+        "Rab 31 Des 2025",
+        "23:59:59",
+        "23.59.59"
+    )]
+    fn days_of_a_list(
+        #[case] at: &str,
+        #[case] en: &str,
+        #[case] id: &str,
+        #[case] clock_en: &str,
+        #[case] clock_id: &str,
+    ) {
+        let at = Millis::parse_rfc3339(at).expect("a time");
+        let now = Millis::parse_rfc3339("2026-05-15T12:00:00Z").expect("a time");
+        let zone = Zone::named("Asia/Jakarta").expect("a zone");
+        for (lang, day, clock) in [(Lang::En, en, clock_en), (Lang::Id, id, clock_id)] {
+            assert_eq!(zone.weekday(lang, at, now), day);
+            assert_eq!(zone.clock_with_seconds(lang, at), clock);
+        }
+        assert_eq!(zone.short_name(at), "WIB");
     }
 
     #[rstest]

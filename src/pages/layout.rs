@@ -17,6 +17,11 @@ pub fn page(view: &View, title: &str, content: Markup) -> HttpResponse {
     answer(view, StatusCode::OK, title, content)
 }
 
+/// A page whose content begins with its own heading, because both change together.
+pub fn with_heading(view: &View, status: StatusCode, title: &str, content: Markup) -> HttpResponse {
+    framed(view, status, title, html! {}, content)
+}
+
 /// A refused form with its errors.
 pub fn refused(view: &View, title: &str, content: Markup) -> HttpResponse {
     answer(view, StatusCode::UNPROCESSABLE_ENTITY, title, content)
@@ -24,9 +29,19 @@ pub fn refused(view: &View, title: &str, content: Markup) -> HttpResponse {
 
 /// A page with any status, with navigation if the reader is signed in.
 pub fn answer(view: &View, status: StatusCode, title: &str, content: Markup) -> HttpResponse {
+    framed(view, status, title, html! { h1 { (title) } }, content)
+}
+
+fn framed(
+    view: &View,
+    status: StatusCode,
+    title: &str,
+    heading: Markup,
+    content: Markup,
+) -> HttpResponse {
     match view.account() {
         Some(account) => {
-            let body = inside(view, account, title, &content);
+            let body = inside(view, account, &heading, &content);
             document(view, status, title, &body)
         }
         None => outside(view, status, title, content),
@@ -82,7 +97,7 @@ fn emblem(view: &View) -> Markup {
 
 /// The page with navigation. On narrow screens the navigation is a popover, which browsers open and close without a
 /// script.
-fn inside(view: &View, account: &PageAccount, title: &str, content: &Markup) -> Markup {
+fn inside(view: &View, account: &PageAccount, heading: &Markup, content: &Markup) -> Markup {
     let audience = view.audience();
     let place = audience.place(view.path());
     html! {
@@ -108,7 +123,7 @@ fn inside(view: &View, account: &PageAccount, title: &str, content: &Markup) -> 
                 @if let Some((name, path)) = place.filter(|(_, path)| *path != view.path()) {
                     p.way.up { a href=(path) { "← " (view.t(name)) } }
                 }
-                h1 { (title) }
+                (heading)
                 (told(view))
                 (content)
             }

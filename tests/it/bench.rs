@@ -57,6 +57,8 @@ const FIGURES: &[(&str, &[&str])] = &[
             "page_home_bytes",
             "page_calls",
             "page_calls_of_agent",
+            "page_calls_of_part",
+            "page_calls_of_many",
             "page_call",
             "page_agents",
             "page_agent",

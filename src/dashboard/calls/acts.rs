@@ -172,11 +172,10 @@ async fn unfit(
     status: StatusCode,
     why: &ApiError,
 ) -> Result<HttpResponse, ApiError> {
-    let part = show::content(visit, id).await?;
+    let (title, page) = show::content(visit, id, 0).await?;
     let content = html! {
         (refused(visit, why))
-        (part)
+        (page)
     };
-    let title = visit.t("calls-one-title");
-    Ok(layout::answer(visit, status, &title, content))
+    Ok(layout::with_heading(visit, status, &title, content))
 }

@@ -1,6 +1,6 @@
-//! Renders a call's timeline as a list.
+//! Renders a call as a conversation: bubbles, with the functions and the call's steps between them.
 
-use dikala_entities::{EventId, Millis};
+use dikala_entities::{Millis, Speaker};
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -11,21 +11,21 @@ use super::{
         names::cut,
         view::DashboardView,
     },
-    record::{CallDelivery, CallRecord, TranscriptTurn},
+    record::{CallRecord, TranscriptTurn},
     timeline::{self, InvokedFunction, TimelineEntry, TimelineEvent},
     words,
 };
 
 /// Longest shown part of a text, in characters.
-const CHARS_MAX: usize = 2_000;
-/// Longest shown part of an address, in characters.
-const URL_CHARS_MAX: usize = 200;
-/// Size of a page of a timeline, in bytes of markup. A single larger entry is shown whole.
+pub const CHARS_MAX: usize = 2_000;
+/// Size of a page of a conversation, in bytes of markup. A single larger entry is shown whole.
 const BYTES_MAX: usize = 15_000;
 /// Entries later than this after the ring show their date, in milliseconds.
 const SAME_CALL_MS: i64 = 5 * 60 * 60 * 1_000;
+/// An answer that took longer than this is marked, in milliseconds: a caller notices it.
+const SLOW_MS: i64 = 2_000;
 
-/// A page of the timeline that begins with entry number `first`, with links to the call's other pages. `path` is
+/// A page of the conversation that begins with entry number `first`, with links to the call's other pages. `path` is
 /// the call's path.
 pub fn list(view: &DashboardView, record: &CallRecord, path: &str, first: usize) -> Markup {
     let entries = timeline::of(record);
@@ -37,7 +37,7 @@ pub fn list(view: &DashboardView, record: &CallRecord, path: &str, first: usize)
         if nth < first {
             continue;
         }
-        let item = item(view, record, entry, functions);
+        let item = item(view, record.call.started_at, entry, functions);
         bytes += item.0.len();
         if bytes > BYTES_MAX && !shown.is_empty() {
             break;
@@ -47,7 +47,7 @@ pub fn list(view: &DashboardView, record: &CallRecord, path: &str, first: usize)
     let next = first.saturating_add(shown.len());
     let is_end = next >= entries.len();
     html! {
-        ol.timeline { @for item in shown { (item) } }
+        ol.conversation { @for item in shown { (item) } }
         @if is_end && record.is_cut { p.muted { (view.t("calls-cut")) } }
         @if first > 0 || !is_end {
             nav.paging aria-label=(view.t("page-paging")) {
@@ -60,27 +60,21 @@ pub fn list(view: &DashboardView, record: &CallRecord, path: &str, first: usize)
     }
 }
 
-fn item(view: &DashboardView, record: &CallRecord, entry: &TimelineEntry, nth: usize) -> Markup {
-    html! {
-        li.(class(&entry.what)) {
-            span.when { (when(view, record.call.started_at, entry.at)) }
-            div.what {
-                (what(view, &entry.what, nth))
-                (sent(view, record, entry.event))
-            }
+fn item(view: &DashboardView, start: Millis, entry: &TimelineEntry, nth: usize) -> Markup {
+    let when = when(view, start, entry.at);
+    match &entry.what {
+        TimelineEvent::Rang => step(&when, &view.t("calls-rang")),
+        TimelineEvent::Answered => step(&when, &view.t("calls-was-answered")),
+        TimelineEvent::Joined => step(&when, &view.t("calls-was-joined")),
+        TimelineEvent::Over { reason, by, hand } => {
+            let over = view.t("calls-over");
+            let outcome = reason.map(|reason| words::outcome(view, reason, *by, hand.as_ref()));
+            let words =
+                outcome.map_or_else(|| over.clone(), |outcome| format!("{over}: {outcome}"));
+            step(&when, &words)
         }
-    }
-}
-
-const fn class(what: &TimelineEvent) -> &'static str {
-    match what {
-        TimelineEvent::Said(_) => "said",
-        TimelineEvent::Called(_) => "called",
-        TimelineEvent::Rang
-        | TimelineEvent::Answered
-        | TimelineEvent::Joined
-        | TimelineEvent::Over { .. }
-        | TimelineEvent::Summed(_) => "step",
+        TimelineEvent::Said(turn) => said(view, &when, turn),
+        TimelineEvent::Called(function) => called(view, &when, function, nth),
     }
 }
 
@@ -89,85 +83,68 @@ fn when(view: &DashboardView, start: Millis, at: Millis) -> Markup {
     if at.since(start) > SAME_CALL_MS {
         return view.time(at);
     }
-    let seconds = at.whole_seconds_since(start);
-    let text = format!("{}:{:02}", seconds / 60, seconds % 60);
+    let text = words::minutes_and_seconds(at.whole_seconds_since(start));
     html! { time datetime=(at) title=(format::utc(at)) { (text) } }
 }
 
-fn what(view: &DashboardView, what: &TimelineEvent, nth: usize) -> Markup {
-    match what {
-        TimelineEvent::Rang => html! { strong { (view.t("calls-rang")) } },
-        TimelineEvent::Answered => html! { strong { (view.t("calls-was-answered")) } },
-        TimelineEvent::Joined => html! { strong { (view.t("calls-was-joined")) } },
-        TimelineEvent::Said(turn) => said(view, turn),
-        TimelineEvent::Called(function) => called(view, function, nth),
-        TimelineEvent::Over { reason, by, hand } => html! {
-            strong { (view.t("calls-over")) }
-            @if let Some(reason) = reason { ": " (words::outcome(view, *reason, *by, hand.as_ref())) }
-        },
-        TimelineEvent::Summed(summary) => html! {
-            strong { (view.t("calls-summary")) }
-            p.words { (cut(summary, CHARS_MAX)) }
-        },
+fn step(when: &Markup, words: &str) -> Markup {
+    html! { li.step { (when) " " span { (words) } } }
+}
+
+fn said(view: &DashboardView, when: &Markup, turn: &TranscriptTurn) -> Markup {
+    let class = match turn.role {
+        Speaker::Caller => "caller",
+        Speaker::Agent => "agent",
+        Speaker::Tool => "tool",
+    };
+    html! {
+        li.said.(class) {
+            p.who {
+                (view.t(words::speaker_id(turn.role))) " " (when)
+                @if let Some(ms) = turn.latency_ms { " " (latency(view, ms)) }
+                @if turn.interrupted { " " span { (view.t("calls-interrupted")) } }
+            }
+            p.words { (cut(&turn.text, CHARS_MAX)) }
+        }
     }
 }
 
-fn said(view: &DashboardView, turn: &TranscriptTurn) -> Markup {
-    html! {
-        span.who { (view.t(words::speaker_id(turn.role))) }
-        @if let Some(ms) = turn.latency_ms { " " span.muted { (words::milliseconds(view, ms)) } }
-        @if turn.interrupted { " " span.muted { (view.t("calls-interrupted")) } }
-        p.words { (cut(&turn.text, CHARS_MAX)) }
+/// The time until the agent's first sound, marked if it is long.
+fn latency(view: &DashboardView, ms: i64) -> Markup {
+    let text = words::milliseconds(view, ms);
+    match ms > SLOW_MS {
+        true => badge(Tone::Warning, &text),
+        false => html! { span { (text) } },
     }
 }
 
-fn called(view: &DashboardView, function: &InvokedFunction, nth: usize) -> Markup {
-    html! {
-        strong { (view.t("calls-function")) " " code { (function.name) } }
-        " "
+fn called(view: &DashboardView, when: &Markup, function: &InvokedFunction, nth: usize) -> Markup {
+    let name = html! {
+        (when) " " (view.t("calls-function")) " " code { (function.name) } " "
         @match &function.fault {
             Some(code) => (badge(Tone::Bad, code)),
             None => (badge(Tone::Good, &view.t("calls-function-ok"))),
         }
-        @if let Some(ms) = function.duration_ms { " " span.muted { (words::milliseconds(view, ms)) } }
-        @if let Some(parameters) = &function.parameters {
-            details id={ "arguments" (nth) } { summary { (view.t("calls-arguments")) } (json(parameters)) }
-        }
-        @if let Some(result) = &function.result {
-            @match result {
-                Value::String(sentence) => p.words lang="en" { (cut(sentence, CHARS_MAX)) },
-                object => details id={ "result" (nth) } { summary { (view.t("calls-result")) } (json(object)) },
-            }
-        }
-    }
-}
-
-/// Deliveries of the entry's event to webhooks.
-fn sent(view: &DashboardView, record: &CallRecord, event: Option<EventId>) -> Markup {
-    let sent = event.and_then(|event| record.deliveries.get(&event));
+        @if let Some(ms) = function.duration_ms { " " (latency(view, ms)) }
+    };
+    let is_kept = function.parameters.is_some() || function.result.is_some();
     html! {
-        @if let Some(sent) = sent {
-            ul.deliveries aria-label=(view.t("calls-deliveries")) {
-                @for one in sent { li { (delivery(view, one)) } }
-            }
-        }
-    }
-}
-
-fn delivery(view: &DashboardView, sent: &CallDelivery) -> Markup {
-    html! {
-        (words::delivery(view, sent.status)) " "
-        a href={ "/dashboard/deliveries/" (sent.id) } {
-            @match &sent.url {
-                Some(url) => (cut(url, URL_CHARS_MAX)),
-                None => (view.t("calls-webhook-gone")),
-            }
-        }
-        @if sent.attempts != 1 || sent.next_attempt_at.is_some() {
-            " " span.muted { (view.tn("calls-attempts", &[("count", sent.attempts.into())])) }
-        }
-        @if let Some(at) = sent.next_attempt_at.filter(|_| sent.attempts > 0) {
-            " " span.muted { (view.t("calls-next-attempt")) " " (view.time(at)) }
+        li.called {
+            @if is_kept {
+                details id={ "function" (nth) } {
+                    summary { (name) }
+                    @if let Some(parameters) = &function.parameters {
+                        h3 { (view.t("calls-arguments")) } (json(parameters))
+                    }
+                    @if let Some(result) = &function.result {
+                        h3 { (view.t("calls-result")) }
+                        @match result {
+                            Value::String(sentence) => p.words lang="en" { (cut(sentence, CHARS_MAX)) },
+                            object => (json(object)),
+                        }
+                    }
+                }
+            } @else { p { (name) } }
         }
     }
 }

@@ -87,12 +87,17 @@ impl CallExport {
             return Ok(None);
         }
         let (db, tenant) = (self.visit.store().api_reader(), self.visit.tenant());
-        let found = calls::batch(db, tenant, &self.asked.filter, self.after, BATCH).await?;
-        let names = CallNames::and_hands(&self.visit, &found).await?;
+        let (found, since): (Vec<CallView>, _) =
+            calls::newest(db, tenant, &self.asked.filter, self.after, BATCH).await?;
+        let names = CallNames::for_rows(&self.visit, &found).await?;
         let line = |call| line(&self.visit, call, &names);
         let lines: String = found.iter().map(line).collect();
-        self.is_over = u64::try_from(found.len()).is_ok_and(|count| count < BATCH);
-        self.after = found.last().map(|call| (call.started_at, call.id));
+        let is_full = u64::try_from(found.len()).is_ok_and(|count| count >= BATCH);
+        let last = found.last().map(|call| (call.started_at, call.id));
+        // Without a full batch, a search goes on where it stopped.
+        let rest = since.map(|since| (since, CallId::first_at(Millis::from_i64(0))));
+        self.after = if is_full { last } else { rest };
+        self.is_over = self.after.is_none();
         Ok(Some((lines, self)))
     }
 }

@@ -4,14 +4,15 @@
 use dikala_entities::{
     AgentId, CallStatus, ChannelKind, Millis, OfTenant, PhoneNumberId, agent, phone_number,
 };
-use maud::Markup;
+use maud::{Markup, html};
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::{Map, Value};
 
 use super::{
     super::{
-        components::{Field, filters},
-        form::{self, FormState, FormValues},
+        components::Field,
+        filters::SearchForm,
+        form::{FormState, FormValues},
         format::Zone,
         names,
         view::SignedIn,
@@ -20,9 +21,10 @@ use super::{
 };
 use crate::{
     http::{error::ApiError, extract::FormFields},
-    operations::calls::filter::CallFilter,
+    operations::calls::{callers::CallerPart, filter::CallFilter},
 };
 
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 /// Calls on one page.
 pub const PAGE: i64 = 25;
 /// Newest agents, and newest numbers, that the filter offers. Links from their pages reach the others.
@@ -112,18 +114,27 @@ fn typed(sent: &FormValues) -> Vec<(&'static str, String)> {
 }
 
 fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<CallFilter, ApiError> {
-    let mut fields = Map::new();
+    let (mut fields, mut part) = (Map::new(), None);
     fields.insert("limit".to_owned(), Value::from(PAGE.to_string()));
     for (name, text) in typed {
         let text = match *name {
             "from" => day(text, zone, Zone::midnight),
             "to" => day(text, zone, Zone::end_of_day),
-            "callerNumber" => form::dialled(text),
+            "callerNumber" => match CallerPart::read(text) {
+                Some(read) => {
+                    part = Some(read);
+                    continue;
+                }
+                None => text.clone(),
+            },
             _ => text.clone(),
         };
         fields.insert((*name).to_owned(), Value::from(text));
     }
-    CallFilter::read(&FormFields::from_body(Value::Object(fields))?)
+    let filter = CallFilter::read(&FormFields::from_body(Value::Object(fields))?)?;
+    let part = part.transpose();
+    let part = part.map_err(|fault| ApiError::field(fault.in_field("callerNumber")))?;
+    Ok(CallFilter { part, ..filter })
 }
 
 /// Reads a date as its edge in the reader's zone; other texts are returned unchanged.
@@ -131,12 +142,42 @@ fn day(text: &str, zone: &Zone, edge: fn(&Zone, &str) -> Option<Millis>) -> Stri
     edge(zone, text).map_or_else(|| text.to_owned(), |at| at.to_string())
 }
 
-/// The filters' form.
-pub async fn form(visit: &SignedIn, filled: &FormState) -> Result<Markup, DbErr> {
-    let is_open = !filled.errors().is_empty()
-        || NAMES
+/// Days that a link shows: their number, and the message id of its name.
+const PERIODS: [(i64, &str); 3] = [
+    (1, "calls-period-today"),
+    (7, "calls-period-7"),
+    (30, "calls-period-30"),
+];
+
+/// Links to the calls of the last days, which keep the other filters.
+fn periods(visit: &SignedIn, filled: &FormState) -> Markup {
+    let path = |days: i64| {
+        let first = visit.now().plus_ms(-(days - 1) * DAY_MS);
+        let kept = NAMES
             .iter()
-            .any(|name| *name != "before" && !filled.text(name).is_empty());
+            .filter(|name| !["from", "to", "before"].contains(*name))
+            .map(|name| (*name, filled.text(name).to_owned()))
+            .filter(|(_, text)| !text.is_empty());
+        let first = ("from", visit.zone().date(first));
+        let all: Vec<_> = kept.chain([first]).collect();
+        (
+            all[all.len() - 1].1.clone(),
+            format!("{PATH}?{}", encoded(&all)),
+        )
+    };
+    html! {
+        nav.tabs aria-label=(visit.t("calls-period")) {
+            @for (days, name) in PERIODS {
+                @let (from, path) = path(days);
+                @let is_it = filled.text("from") == from && filled.text("to").is_empty();
+                a href=(path) aria-current=[is_it.then_some("true")] { (visit.t(name)) }
+            }
+        }
+    }
+}
+
+/// The search box and the filters.
+pub async fn form(visit: &SignedIn, filled: &FormState) -> Result<Markup, DbErr> {
     let statuses = CallStatus::ALL.iter();
     let statuses = statuses.map(|status| (status.to_string(), visit.t(words::status_id(*status))));
     let channels = ChannelKind::ALL.iter();
@@ -154,11 +195,26 @@ pub async fn form(visit: &SignedIn, filled: &FormState) -> Result<Markup, DbErr>
         Field::date("to", visit.t("calls-to")),
         Field::select("agentId", visit.t("calls-agent"), any(agents)),
         Field::select("phoneNumberId", visit.t("calls-number"), any(numbers)),
-        Field::text("callerNumber", visit.t("calls-caller")),
         Field::select("channel", visit.t("calls-channel"), any(channels.collect())),
     ];
-    let all = is_open.then_some("calls-filter-none");
-    Ok(filters(visit, PATH, filled, &fields, all))
+    // A period is shown by its link.
+    let is_filter = |name: &&&str| !["before", "from", "callerNumber"].contains(*name);
+    let has_filter = NAMES
+        .iter()
+        .filter(is_filter)
+        .any(|name| !filled.text(name).is_empty());
+    let is_narrow = NAMES
+        .iter()
+        .any(|name| *name != "before" && !filled.text(name).is_empty());
+    let search = SearchForm {
+        path: PATH,
+        searched: Field::search("callerNumber", visit.t("calls-search")),
+        beside: periods(visit, filled),
+        filters: &fields,
+        is_open: has_filter || !filled.errors().is_empty(),
+        all: is_narrow.then_some("calls-filter-none"),
+    };
+    Ok(search.show(visit, filled))
 }
 
 /// The tenant's newest agents and the selected one.
@@ -261,10 +317,9 @@ mod tests {
         let asked =
             read("state=failed&caller=%2B62+812-9876-5432&before=call_01k9zv3m8rj2q4w6y8a0c2e4g6");
         assert_eq!(asked.filter.status, Some(CallStatus::Failed));
-        assert_eq!(
-            asked.filter.caller.as_ref().map(|caller| caller.as_str()),
-            Some("+6281298765432")
-        );
+        let part = CallerPart::read("+6281298765432").expect("a number");
+        assert_eq!(asked.filter.part, part.ok());
+        assert_eq!(asked.filter.caller, None);
         assert!(asked.is_narrow() && !asked.is_first_page());
         assert_eq!(
             asked.query(),
@@ -285,11 +340,12 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_without_a_number_is_taken_as_he_is() {
+    fn a_caller_without_a_number_is_searched_by_its_words() {
+        let filter = read("caller=anonymous+-+(hidden)").filter;
+        let caller = filter.caller.expect("a caller");
         assert_eq!(
-            form::dialled("anonymous - (hidden)"),
-            "anonymous - (hidden)"
+            (caller.as_str(), filter.part),
+            ("anonymous - (hidden)", None)
         );
-        assert_eq!(form::dialled("+62 (21) 555-01.00"), "+62215550100");
     }
 }

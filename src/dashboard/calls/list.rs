@@ -1,6 +1,7 @@
 //! The list of calls.
 
 use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::CallerNumber;
 use maud::{Markup, html};
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
         layout,
         view::SignedIn,
     },
-    PATH,
+    PATH, counted,
     filter::{self, CallQuery},
     rows::{self, CallNames},
 };
@@ -46,18 +47,23 @@ async fn content(
     found: &CallList,
     position: i64,
 ) -> Result<Markup, ApiError> {
-    let names = CallNames::and_hands(visit, &found.calls).await?;
+    let names = CallNames::for_rows(visit, &found.calls).await?;
     let filled = if asked.is_narrow() {
         asked.filled()
     } else {
         FormState::blank()
     };
     let form = filter::form(visit, &filled).await?;
+    let count = match asked.is_narrow() {
+        true => Some(counted::read(visit, &asked.filter).await?),
+        false => None,
+    };
     Ok(html! {
+        (form)
         div.above {
-            (form)
-            a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
+            @if let Some(count) = &count { p.counted { (count.show(visit)) } }
             (live::sign(visit))
+            a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
         }
         (live::news(visit))
         (live::followed(visit, FollowedPart::Calls, &followed_query(asked), position, html! {
@@ -67,6 +73,13 @@ async fn content(
         }))
         (paging(visit, asked, found))
     })
+}
+
+/// The path of the list of all calls from this caller.
+pub fn calls_of(caller: &CallerNumber) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.append_pair("callerNumber", caller.as_str());
+    format!("{PATH}?{}", query.finish())
 }
 
 /// The stream's query: the filters, and a mark on pages other than the first, which get no new rows.

@@ -10,7 +10,10 @@ pub mod show;
 pub mod words;
 
 mod by_hand;
-mod entries;
+mod conversation;
+mod counted;
+mod deliveries;
+mod facts;
 mod timeline;
 
 use dikala_entities::CallId;

@@ -91,6 +91,12 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
+    /// The summary, if it is known and was not erased.
+    pub fn summary(&self) -> Option<&str> {
+        let told = self.transcript.as_ref().map(|said| said.summary.as_str());
+        told.or(self.call.transcript_summary.as_deref())
+    }
+
     /// True once the call is over, no delivery is pending, and the transcript has arrived or is no longer expected.
     pub fn is_settled(&self, now: Millis) -> bool {
         let waits = |sent: &CallDelivery| sent.status == DeliveryStatus::Pending;

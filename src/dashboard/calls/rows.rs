@@ -7,7 +7,11 @@ use maud::{Markup, html};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QuerySelect};
 
 use super::{
-    super::view::{DashboardView, SignedIn},
+    super::{
+        format,
+        names::cut,
+        view::{DashboardView, SignedIn},
+    },
     by_hand::{self, ManualActs},
     path_of, words,
 };
@@ -16,12 +20,17 @@ use crate::{
     operations::calls::{CallView, ERASED},
 };
 
+/// Longest shown beginning of a summary, in characters.
+const ABOUT_CHARS_MAX: usize = 120;
+
 /// Names of agents and numbers.
 #[derive(Clone, Debug, Default)]
 pub struct CallNames {
     agents: HashMap<AgentId, String>,
     numbers: HashMap<PhoneNumberId, String>,
     hands: ManualActs,
+    /// The tenant has more than one agent, or more than one number: rows name them.
+    has_several: bool,
 }
 
 impl CallNames {
@@ -52,17 +61,23 @@ impl CallNames {
             agents: agents.into_iter().collect(),
             numbers: numbers.into_iter().collect(),
             hands: ManualActs::new(),
+            has_several: false,
         })
     }
 
-    /// As [`Self::of`], with the people and keys that ended or transferred calls by hand.
-    pub async fn and_hands(visit: &SignedIn, calls: &[CallView]) -> Result<Self, ApiError> {
+    /// As [`Self::of`], with all that rows of the list show.
+    pub async fn for_rows(visit: &SignedIn, calls: &[CallView]) -> Result<Self, ApiError> {
         let names = Self::of(visit.store().api_reader(), visit.tenant(), calls).await?;
         let ended = calls
             .iter()
             .map(|call| (call.id, call.ended_at, call.hangup_reason));
         let hands = by_hand::of(visit, ended).await?;
-        Ok(Self { hands, ..names })
+        let has_several = has_several(visit).await?;
+        Ok(Self {
+            hands,
+            has_several,
+            ..names
+        })
     }
 
     /// The reason and author of a call's end; `None` while it runs.
@@ -83,79 +98,113 @@ impl CallNames {
     }
 }
 
-/// A table of calls. The script finds its body by `data-rows` and inserts new rows at the top.
+/// True if the tenant has more than one agent or number.
+async fn has_several(visit: &SignedIn) -> Result<bool, DbErr> {
+    let (db, tenant) = (visit.store().api_reader(), visit.tenant());
+    let agents = agent::Entity::of(tenant).select_only();
+    let agents = agents.column(agent::Column::Id).limit(2).into_tuple();
+    let agents: Vec<AgentId> = agents.all(db).await?;
+    let numbers = phone_number::Entity::of(tenant).select_only();
+    let numbers = numbers.column(phone_number::Column::Id).limit(2);
+    let numbers: Vec<PhoneNumberId> = numbers.into_tuple().all(db).await?;
+    Ok(agents.len() > 1 || numbers.len() > 1)
+}
+
+/// A table of calls, with the days as headings. The script finds a day's rows by `data-rows` and inserts new ones at the top.
 pub fn table(view: &DashboardView, caption: &str, calls: &[CallView], names: &CallNames) -> Markup {
+    let day = |call: &CallView| view.zone().date(call.started_at);
+    let zone = view.zone().short_name(view.now());
     html! {
-        table.calls role="table" {
+        table.calls role="table" data-days {
             caption.unseen { (caption) }
-            thead role="rowgroup" {
+            thead.unseen role="rowgroup" {
                 tr role="row" {
-                    @for column in columns(view) { th role="columnheader" scope="col" { (column) } }
+                    th role="columnheader" scope="col" { (view.t("calls-when")) " (" (zone) ")" }
+                    @for column in ["calls-caller", "calls-about", "calls-state", "calls-talk"] {
+                        th role="columnheader" scope="col" { (view.t(column)) }
+                    }
                 }
             }
-            tbody role="rowgroup" data-rows {
-                @for call in calls { (row(view, call, names)) }
+            @for of_day in calls.chunk_by(|one, other| day(one) == day(other)) {
+                tbody role="rowgroup" data-rows=(day(&of_day[0])) {
+                    tr.day role="row" { th role="rowheader" scope="rowgroup" colspan="5" { (day_name(view, &of_day[0])) } }
+                    @for call in of_day { (row(view, call, names)) }
+                }
             }
         }
     }
 }
 
-fn columns(view: &DashboardView) -> [String; 5] {
-    [
-        "calls-when",
-        "calls-caller",
-        "calls-answered-by",
-        "calls-state",
-        "calls-talk",
-    ]
-    .map(|id| view.t(id))
+fn day_name(view: &DashboardView, call: &CallView) -> String {
+    view.zone()
+        .weekday(view.lang(), call.started_at, view.now())
+}
+
+/// A row that the script inserts, with its day.
+pub fn new_row(view: &DashboardView, call: &CallView, names: &CallNames) -> Markup {
+    row_of(view, call, names, true)
 }
 
 /// The row of a call.
 pub fn row(view: &DashboardView, call: &CallView, names: &CallNames) -> Markup {
-    let cells = [
-        html! { a href=(path_of(call.id)) { (view.time(call.started_at)) } },
-        words::caller(
-            view,
-            &call.caller_number,
-            call.caller_number.as_str() == ERASED,
-        ),
-        served_by(view, call, names),
-        state(view, call, names),
-        html! {
-            @match call.talk_time_seconds {
-                Some(seconds) => (words::duration(view, seconds)),
-                None => span.muted { "–" },
+    row_of(view, call, names, false)
+}
+
+fn row_of(view: &DashboardView, call: &CallView, names: &CallNames, is_new: bool) -> Markup {
+    let date = is_new.then(|| view.zone().date(call.started_at));
+    let day = is_new.then(|| day_name(view, call));
+    let is_erased = call.caller_number.as_str() == ERASED;
+    html! {
+        tr role="row" id=(call.id) data-state=(call.status) data-day=[date] data-day-name=[day] {
+            td.time role="cell" { (time(view, call)) }
+            td.caller role="cell" { (words::caller(view, &call.caller_number, is_erased)) }
+            td.about role="cell" { (about(view, call, names)) }
+            td.state role="cell" { (state(view, call, names)) }
+            td.talk role="cell" {
+                @if let Some(seconds) = call.talk_time_seconds { (words::duration(view, seconds)) }
             }
-        },
+        }
+    }
+}
+
+/// The time of the ring, which leads to the call.
+fn time(view: &DashboardView, call: &CallView) -> Markup {
+    let at = call.started_at;
+    let clock = view.zone().clock_with_seconds(view.lang(), at);
+    let parts = [
+        ("caller", call.caller_number.as_str().into()),
+        ("time", clock.as_str().into()),
     ];
     html! {
-        tr role="row" id=(call.id) {
-            @for (column, cell) in columns(view).iter().zip(cells) {
-                td role="cell" data-column=(column) { (cell) }
-            }
+        a href=(path_of(call.id)) aria-label=(view.tn("calls-from-caller", &parts)) {
+            time datetime=(at) title=(format::utc(at)) { (clock) }
         }
     }
 }
 
-fn served_by(view: &DashboardView, call: &CallView, names: &CallNames) -> Markup {
+/// The summary's beginning, and where the call came to if there are several agents or numbers.
+fn about(view: &DashboardView, call: &CallView, names: &CallNames) -> Markup {
     html! {
-        @match (names.agent(call), call.agent_id) {
-            (Some(name), _) => (name),
-            (None, Some(_)) => span.muted { (view.t("calls-agent-gone")) },
-            (None, None) => span.muted { (view.t("calls-agent-none")) },
-        }
-        br;
-        span.muted { (names.number(call).unwrap_or_else(|| call.callee_number.as_str())) }
+        @if let Some(summary) = &call.transcript_summary { span { (cut(summary, ABOUT_CHARS_MAX)) } " " }
+        @if names.has_several { span.muted { (served_by(view, call, names)) } }
     }
 }
 
+fn served_by(view: &DashboardView, call: &CallView, names: &CallNames) -> String {
+    let agent = match (names.agent(call), call.agent_id) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(_)) => view.t("calls-agent-gone"),
+        (None, None) => view.t("calls-agent-none"),
+    };
+    let number = names.number(call);
+    let number = number.unwrap_or_else(|| call.callee_number.as_str());
+    format!("{agent} · {number}")
+}
+
+/// The state of a running call, or how it ended.
 fn state(view: &DashboardView, call: &CallView, names: &CallNames) -> Markup {
-    html! {
-        (words::status(view, call.status))
-        @if let Some(outcome) = names.outcome(view, call) {
-            br;
-            span.muted { (outcome) }
-        }
+    match names.outcome(view, call) {
+        Some(outcome) => words::ended(call.status, &outcome),
+        None => words::status(view, call.status),
     }
 }

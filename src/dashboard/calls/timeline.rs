@@ -1,21 +1,19 @@
-//! Builds a call's timeline. Pure.
+//! Builds a call's timeline: its steps, what was said, and the functions that the AI called. Pure.
 
 use dikala_entities::{
-    EventId, EventKind, HangupInitiator, HangupReason, Millis, call, invocation,
+    EventKind, HangupInitiator, HangupReason, Millis, Speaker, call, invocation,
 };
 use serde_json::Value;
 
 use super::{
     by_hand::ManualAct,
-    record::{CallEvent, CallRecord, CallTranscript, TranscriptTurn},
+    record::{CallEvent, CallRecord, TranscriptTurn},
 };
 
 /// An entry of the timeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimelineEntry {
     pub at: Millis,
-    /// The event that announced it, if it is kept.
-    pub event: Option<EventId>,
     pub what: TimelineEvent,
 }
 
@@ -32,7 +30,6 @@ pub enum TimelineEvent {
         by: Option<HangupInitiator>,
         hand: Option<ManualAct>,
     },
-    Summed(String),
 }
 
 /// A function that the AI called.
@@ -59,83 +56,58 @@ impl TimelineEvent {
             Self::Called(_) => 3,
             Self::Joined => 4,
             Self::Over { .. } => 5,
-            Self::Summed(_) => 6,
         }
     }
 }
 
 /// The entries in chronological order.
 pub fn of(record: &CallRecord) -> Vec<TimelineEntry> {
-    let announced = |kind: EventKind| {
-        let event = record.events.iter().find(|event| event.kind == kind);
-        event.map(|event| event.id)
-    };
     let call = &record.call;
-    let mut entries = vec![TimelineEntry {
-        at: call.started_at,
-        event: announced(EventKind::CallStarted),
-        what: TimelineEvent::Rang,
-    }];
-    entries.extend(call.answered_at.map(|at| TimelineEntry {
-        at,
-        event: announced(EventKind::CallAnswered),
-        what: TimelineEvent::Answered,
-    }));
-    entries.extend(call.joined_at.map(|at| TimelineEntry {
-        at,
-        event: None,
-        what: TimelineEvent::Joined,
-    }));
-    entries.extend(functions(&record.invocations, &record.events));
-    if let Some(said) = &record.transcript {
-        entries.extend(turns(call, &said.turns));
-    }
-    entries.extend(call.ended_at.map(|at| TimelineEntry {
-        at,
-        event: announced(EventKind::CallEnded),
-        what: TimelineEvent::Over {
-            reason: call.hangup_reason,
-            by: call.hangup_initiator,
-            hand: record.hand.clone(),
-        },
-    }));
-    entries.extend(summed(record));
+    let step = |at: Option<Millis>, what| at.map(|at| TimelineEntry { at, what });
+    let over = TimelineEvent::Over {
+        reason: call.hangup_reason,
+        by: call.hangup_initiator,
+        hand: record.hand.clone(),
+    };
+    let functions = functions(&record.invocations, &record.events);
+    let said = record.transcript.as_ref();
+    let said = said.map(|said| turns(call, &said.turns, &functions));
+    let mut entries: Vec<TimelineEntry> = [
+        step(Some(call.started_at), TimelineEvent::Rang),
+        step(call.answered_at, TimelineEvent::Answered),
+        step(call.joined_at, TimelineEvent::Joined),
+        step(call.ended_at, over),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    entries.extend(functions);
+    entries.extend(said.unwrap_or_default());
     entries.sort_by_key(|entry| (entry.at, entry.what.rank()));
     entries
 }
 
-/// The utterances. One without a time takes that of the one before; the first takes the time of the answer.
-fn turns(call: &call::Model, turns: &[TranscriptTurn]) -> Vec<TimelineEntry> {
+/// The utterances. One without a time takes that of the one before; the first takes the time of the answer. A turn of a tool that is
+/// among the functions is left out: the function says more.
+fn turns(
+    call: &call::Model,
+    turns: &[TranscriptTurn],
+    functions: &[TimelineEntry],
+) -> Vec<TimelineEntry> {
+    let is_function = |turn: &TranscriptTurn| {
+        let is_it = |entry: &TimelineEntry| match &entry.what {
+            TimelineEvent::Called(function) => function.name == turn.text,
+            _ => false,
+        };
+        turn.role == Speaker::Tool && functions.iter().any(is_it)
+    };
     let mut at = call.answered_at.unwrap_or(call.started_at);
     let entry = |turn: &TranscriptTurn| {
         at = turn.at.unwrap_or(at);
-        TimelineEntry {
-            at,
-            event: None,
-            what: TimelineEvent::Said(turn.clone()),
-        }
+        let what = TimelineEvent::Said(turn.clone());
+        (!is_function(turn)).then_some(TimelineEntry { at, what })
     };
-    turns.iter().map(entry).collect()
-}
-
-fn summed(record: &CallRecord) -> Option<TimelineEntry> {
-    let announced = record
-        .events
-        .iter()
-        .find(|event| event.kind == EventKind::CallTranscript);
-    let said: Option<&CallTranscript> = record.transcript.as_ref();
-    let summary = said
-        .map(|said| said.summary.clone())
-        .or(record.call.transcript_summary.clone())?;
-    let at = announced
-        .map(|event| event.at)
-        .or(said.map(|said| said.at))
-        .or(record.call.ended_at);
-    Some(TimelineEntry {
-        at: at.unwrap_or(record.call.started_at),
-        event: announced.map(|event| event.id),
-        what: TimelineEvent::Summed(summary),
-    })
+    turns.iter().filter_map(entry).collect()
 }
 
 /// The functions, each with its event: both were committed at the same time.
@@ -156,14 +128,12 @@ fn functions(invocations: &[invocation::Model], events: &[CallEvent]) -> Vec<Tim
             .map(|place| announced.remove(place));
         entries.push(TimelineEntry {
             at: invocation.created_at.plus_ms(-invocation.duration_ms),
-            event: event.map(|event| event.id),
             what: TimelineEvent::Called(invoked(invocation, event)),
         });
     }
     // Events of functions whose invocations were not read.
     let only_announced = |event: &&CallEvent| TimelineEntry {
         at: event.at,
-        event: Some(event.id),
         what: TimelineEvent::Called(told(event)),
     };
     entries.extend(announced.iter().map(only_announced));
@@ -210,11 +180,11 @@ fn told(event: &CallEvent) -> InvokedFunction {
 mod tests {
     use std::collections::HashMap;
 
-    use dikala_entities::{CallId, CallStatus, Speaker, TenantId};
+    use dikala_entities::{CallId, CallStatus, EventId, TenantId};
     use dikala_testkit::rows;
     use serde_json::json;
 
-    use super::*;
+    use super::{super::record::CallTranscript, *};
 
     const START: Millis = Millis::from_i64(1_768_447_800_000);
 
@@ -306,7 +276,6 @@ mod tests {
             TimelineEvent::Said(turn) => turn.text.clone(),
             TimelineEvent::Called(function) => function.name.clone(),
             TimelineEvent::Over { .. } => "over".to_owned(),
-            TimelineEvent::Summed(_) => "summed".to_owned(),
         };
         entries.iter().map(name).collect()
     }
@@ -322,6 +291,8 @@ mod tests {
                 turn(Speaker::Agent, "hello", None),
                 turn(Speaker::Caller, "stock?", Some(10_000)),
                 turn(Speaker::Agent, "a moment", None),
+                turn(Speaker::Tool, "check_stock", Some(18_500)),
+                turn(Speaker::Tool, "a tool of the bridge", None),
                 turn(Speaker::Agent, "three", Some(21_000)),
             ],
             at: after(70_000),
@@ -333,14 +304,14 @@ mod tests {
             "hello",
             "stock?",
             "a moment",
+            "a tool of the bridge",
             "check_stock",
             "three",
             "over",
-            "summed",
         ];
         assert_eq!(names(&entries), expected);
         assert_eq!(
-            entries[5].at,
+            entries[6].at,
             after(18_500),
             "when it was called, not when it answered"
         );
@@ -383,27 +354,6 @@ mod tests {
             (functions[2].name.as_str(), functions[2].duration_ms),
             ("g", None)
         );
-    }
-
-    #[test]
-    fn what_is_announced_is_told_with_what_it_announces() {
-        let mut record = record();
-        let kinds = [
-            EventKind::CallStarted,
-            EventKind::CallAnswered,
-            EventKind::CallEnded,
-            EventKind::CallTranscript,
-        ];
-        let events = kinds.into_iter().zip([0, 4_000, 60_000, 65_000]);
-        record.events = events
-            .map(|(kind, at)| announced(kind, at, Value::Null))
-            .collect();
-        record.call.transcript_summary = Some("Short.".to_owned());
-        let entries = of(&record);
-        assert_eq!(names(&entries), ["rang", "answered", "over", "summed"]);
-        let told: Vec<_> = entries.iter().map(|entry| entry.event).collect();
-        let expected: Vec<_> = record.events.iter().map(|event| Some(event.id)).collect();
-        assert_eq!(told, expected);
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use dikala_entities::{
     CallStatus, CallerNumber, ChannelKind, ConnectionQuality, DeliveryStatus, HangupInitiator,
-    HangupReason, Speaker, VoiceProvider,
+    HangupReason, Speaker, VoiceProvider, call,
 };
 use maud::{Markup, html};
 
 use super::{
     super::{
         components::{Tone, badge},
+        format,
         view::DashboardView,
     },
     by_hand::ManualAct,
@@ -34,6 +35,15 @@ pub fn status(view: &DashboardView, status: CallStatus) -> Markup {
         CallStatus::Dropped | CallStatus::Failed => Tone::Bad,
     };
     badge(tone, &view.t(status_id(status)))
+}
+
+/// The end of a call as a badge.
+pub fn ended(status: CallStatus, outcome: &str) -> Markup {
+    let tone = match status {
+        CallStatus::Dropped | CallStatus::Failed => Tone::Bad,
+        CallStatus::Ringing | CallStatus::Answered | CallStatus::Ended => Tone::Plain,
+    };
+    badge(tone, outcome)
 }
 
 /// The quality of a connection as a badge.
@@ -125,6 +135,29 @@ pub fn duration(view: &DashboardView, seconds: i64) -> String {
         0 => view.tn("calls-seconds", &parts[1..]),
         _ => view.tn("calls-minutes-seconds", &parts),
     }
+}
+
+/// A time within a call: `1:34`.
+pub fn minutes_and_seconds(seconds: i64) -> String {
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+/// The heading of a call: `+62 812-3456-7890 · 19 s · Caller hung up`.
+pub fn heading(view: &DashboardView, call: &call::Model, hand: Option<&ManualAct>) -> String {
+    let caller = match call.is_erased() {
+        true => view.t("calls-erased"),
+        false => format::phone(call.caller_number.as_str()),
+    };
+    let talk = call.talk_time_seconds.filter(|talk| *talk > 0);
+    let over = call.hangup_reason;
+    let over = over.map(|reason| outcome(view, reason, call.hangup_initiator, hand));
+    let state = over.unwrap_or_else(|| view.t(status_id(call.status)));
+    let parts = [
+        Some(caller),
+        talk.map(|talk| duration(view, talk)),
+        Some(state),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
 /// A duration in milliseconds: `310 ms`.

@@ -50,7 +50,7 @@ pub async fn part(visit: &SignedIn) -> Result<Markup, ApiError> {
     let (db, tenant) = (visit.store().api_reader(), visit.tenant());
     let today = Today::read(visit).await?;
     let latest = calls::latest(db, tenant, LATEST).await?;
-    let names = CallNames::and_hands(visit, &latest).await?;
+    let names = CallNames::for_rows(visit, &latest).await?;
     let attention = attention::read(visit, &today.credit).await?;
     let step = next_step::read(visit, &today.credit, !latest.is_empty()).await?;
     Ok(html! {

@@ -22,6 +22,7 @@ use sea_orm::{
 };
 use serde::Serialize;
 
+use super::callers;
 use crate::{
     audit::AuditChange,
     http::{
@@ -48,6 +49,7 @@ pub async fn erase(
         return Err(ApiError::CallStillRunning);
     }
     erase_row(&write, &call).await?;
+    callers::forget(&*write, call.tenant_id, &call.caller_number).await?;
     let record = erasure::Model {
         call_id: call.id,
         tenant_id: call.tenant_id,

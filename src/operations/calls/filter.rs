@@ -17,6 +17,7 @@ use sea_orm::{
 };
 use serde_json::Value as Json;
 
+use super::callers::CallerPart;
 use crate::{
     http::{
         error::ApiError,
@@ -66,6 +67,7 @@ struct Index {
     by: &'static [CallAttribute],
 }
 
+const BY_CALLER: Index = Index::new("calls_tenant_caller", &[CallAttribute::Caller]);
 /// The most selective first.
 const INDEXES: [Index; 12] = [
     Index::new("calls_tenant_outcome", &[CallAttribute::Running]),
@@ -81,7 +83,7 @@ const INDEXES: [Index; 12] = [
         "calls_nameless_outcome",
         &[CallAttribute::Nameless, CallAttribute::Outcome],
     ),
-    Index::new("calls_tenant_caller", &[CallAttribute::Caller]),
+    BY_CALLER,
     Index::new(
         "calls_agent_outcome",
         &[CallAttribute::Agent, CallAttribute::Outcome],
@@ -129,6 +131,8 @@ impl Index {
 pub struct IndexedCalls {
     pub calls: Condition,
     index: Option<&'static Index>,
+    /// Older calls are not among them, although they may match.
+    pub since: Option<Millis>,
 }
 
 impl IndexedCalls {
@@ -164,6 +168,8 @@ pub struct CallFilter {
     pub agent: Option<AgentId>,
     pub number: Option<PhoneNumberId>,
     pub caller: Option<CallerNumber>,
+    /// Digits of the caller's number; not in the API.
+    pub part: Option<CallerPart>,
     pub channel: Option<ChannelKind>,
     pub before: Option<CallId>,
 }
@@ -180,6 +186,7 @@ impl CallFilter {
                 agent: form.optional("agentId", None, id("an agent")),
                 number: form.optional("phoneNumberId", None, id("a phone number")),
                 caller: form.optional("callerNumber", None, caller_number),
+                part: None,
                 channel: form.optional("channel", None, word("a channel")),
                 before: cursor(form),
             })
@@ -188,7 +195,8 @@ impl CallFilter {
 
     /// The condition of all filters, without the position of the page.
     pub fn condition(&self) -> Condition {
-        self.by(&self.asked()).add(self.time())
+        let part = self.part.as_ref().map(CallerPart::condition);
+        self.by(&self.asked()).add(self.time()).add_option(part)
     }
 
     /// The matching calls older than `start`, read by the index that leaves the fewest.
@@ -201,6 +209,17 @@ impl CallFilter {
         let older = start.map_or_else(Condition::all, older_than);
         let within = older.add(self.time());
         let asked = self.asked();
+        if let Some(part) = &self.part {
+            let found = part.search(db, tenant, start.map(|(at, _)| at)).await?;
+            let others = asked.iter().map(|by| self.looked_up(*by));
+            let others = others.fold(Condition::all(), Condition::add);
+            let since = found.since.map(|since| call::Column::StartedAt.gte(since));
+            return Ok(IndexedCalls {
+                calls: others.add(found.condition).add(within).add_option(since),
+                index: found.is_by_index.then_some(&BY_CALLER),
+                since: found.since,
+            });
+        }
         let indexes = fitting(&asked);
         let index = match indexes.as_slice() {
             [] => None,
@@ -213,7 +232,11 @@ impl CallFilter {
             .filter(|by| index.is_none_or(|index| !index.covers(**by)));
         let others = others.fold(Condition::all(), |all, by| all.add(self.looked_up(*by)));
         let calls = self.by(known).add(within).add(others);
-        Ok(IndexedCalls { calls, index })
+        Ok(IndexedCalls {
+            calls,
+            index,
+            since: None,
+        })
     }
 
     /// The attributes that are filtered, besides the time.

@@ -155,11 +155,26 @@ if (live && "EventSource" in window) {
     return null;
   };
 
+  // The rows of a new row's day, below their heading.
+  const rowsOf = ({ dataset: { day, dayName } }) => {
+    const table = live.querySelector("[data-days]");
+    const rows = table.querySelector(`[data-rows="${day}"]`);
+    if (rows) return rows;
+    const made = document.createElement("tbody");
+    made.dataset.rows = day;
+    made.innerHTML = '<tr class="day"><th scope="rowgroup" colspan="5"></th></tr>';
+    made.querySelector("th").textContent = dayName;
+    table.tHead.after(made);
+    return made;
+  };
+
   const add = (element) => {
-    const rows = live.querySelector("[data-rows]");
+    const rows = rowsOf(element);
     still(() => {
-      rows.prepend(element);
-      if (rows.children.length > rowsMax && !isSelected(rows.lastElementChild)) rows.lastElementChild.remove();
+      rows.firstElementChild.after(element);
+      const all = live.querySelectorAll("[data-rows] > [id]");
+      const last = all[all.length - 1];
+      if (all.length > rowsMax && !isSelected(last)) (last.parentNode.children.length > 2 ? last : last.parentNode).remove();
       live.querySelector("[data-none]")?.remove();
     });
     if (!news || rows.getBoundingClientRect().top >= 0) return;

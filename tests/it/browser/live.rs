@@ -31,7 +31,7 @@ async fn what_is_selected_stays_and_is_brought_up_to_date_afterwards() {
     let text = "return document.getElementById(arguments[0]).textContent";
     eventually("the other row to change", async || {
         let row = browser.run_with(text, json!([other])).await;
-        row.as_str()?.contains("ended").then_some(())
+        row.as_str()?.contains("Caller hung up").then_some(())
     })
     .await;
     assert_eq!(
@@ -43,7 +43,7 @@ async fn what_is_selected_stays_and_is_brought_up_to_date_afterwards() {
     browser.run("getSelection().removeAllRanges()").await;
     eventually("the row to change", async || {
         let row = browser.run_with(text, json!([call])).await;
-        row.as_str()?.contains("ended").then_some(())
+        row.as_str()?.contains("Caller hung up").then_some(())
     })
     .await;
     let same = "return window.row === document.getElementById(arguments[0])";
@@ -113,6 +113,7 @@ async fn a_page_copies_after_updates_and_says_when_it_is_not_live() {
     browser.see("Live – Pause").await;
     bridge.ok("call.answered", json!({"callId": call})).await;
     browser.see("The agent answered").await;
+    browser.press("More").await;
     browser.press("Copy").await;
     browser.see("Copied").await;
     drop(bridge);

@@ -47,7 +47,10 @@ const HOURS: [(i64, i64); 12] = [
 ];
 /// Replaces times, ids and addresses that differ in each run.
 const STILL: &str = r"
-    for (const time of document.querySelectorAll('time:not(.timeline time)')) time.textContent = arguments[0];
+    for (const time of document.querySelectorAll('time:not(.conversation time)')) {
+        time.textContent = time.closest('.calls') ? '10:30:05' : arguments[0];
+    }
+    for (const day of document.querySelectorAll('.day th')) day.textContent = arguments[0].slice(0, 11);
     const texts = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data
         .replace(/_[0-9a-z]{26}/g, '_01kf2j8w6t4x9r3m5p7q0s1v2y').replace(/http:..127.0.0.1:\d+/g, 'https://senja.example');
@@ -145,8 +148,8 @@ async fn all(browser: &Browser, world: &TestWorld) -> Vec<(String, Vec<u8>)> {
     browser.go(&base).await;
     let mut taken = vec![take(browser, "home", WIDE, TIME).await];
     browser.go(&format!("{base}/calls/{call}")).await;
-    browser.see("Timeline").await;
-    taken.push(take(browser, "call", (1100, 1180), TIME).await);
+    browser.see("Conversation").await;
+    taken.push(take(browser, "call", (1100, 800), TIME).await);
     browser.look(WIDE.0, "dark").await;
     browser.go(&format!("{base}/webhooks")).await;
     browser.press(&world.receiver.url("/till")).await;

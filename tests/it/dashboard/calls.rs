@@ -73,6 +73,9 @@ async fn calls_are_listed_newest_first_page_by_page_and_found_again(
         ),
         ("callerNumber=%2B62+812-3456-7890&status=answered", 1),
         ("callerNumber=%2B6280000000000", 0),
+        ("caller=0812-3456&status=answered", 1),
+        ("caller=67890&state=answered", 1),
+        ("caller=67899", 0),
         ("status=&from=&callerNumber=&unknown=1", 25),
     ] {
         let page = browser.open(&format!("{CALLS}?{query}")).await;
@@ -83,6 +86,15 @@ async fn calls_are_listed_newest_first_page_by_page_and_found_again(
         .open(&format!("{CALLS}?status=ended"))
         .await
         .assert_shows("No calls match");
+
+    let counted = browser.open(&format!("{CALLS}?caller=456")).await;
+    counted.assert_shows("28 calls, 1 answered, 0 min");
+    let short = browser.open(&format!("{CALLS}?caller=08")).await;
+    assert_eq!(short.status, 422);
+    assert_eq!(short.input("callerNumber")["value"], "08");
+    let today = format!("{CALLS}?callerNumber=456&from=");
+    let is_today = |link: &String| link.starts_with(&today);
+    assert!(counted.links().iter().any(is_today), "keeps the digits");
 
     let wrong = browser
         .open(&format!("{CALLS}?status=busy&from=soon"))
@@ -181,32 +193,41 @@ async fn a_call_tells_everything_from_ring_to_hang_up(
 
     let page = eventually("every delivery to be told", async || {
         let page = owner.browser.open(&page_of(&call)).await;
-        (page.text().matches(" delivered ").count() == 5).then_some(page)
+        page.text()
+            .contains("Webhooks: 5 delivered")
+            .then_some(page)
     })
     .await;
+    page.assert_shows("+62 812-3456-7890 · 1 min 1 s · Caller hung up");
     let text = page.text();
     let mut rest = text.as_str();
     for words in [
-        "ended",
-        "Caller hung up",
-        "OpenAI Realtime · answers in 640 ms, 95 % in 640 ms · 2 interruptions · 1 long pause",
-        "2 used",
+        "Summary About an order.",
         "The call came in",
         "The agent answered",
-        "640 ms interrupted",
-        "Halo?",
+        "640 ms interrupted Halo?",
         "Where is <it>?",
         "Function check_order",
         "\"orderId\": \"A <b>7</b>\"",
         "\"days\": \"<2>\"",
-        "About an order.",
+        "Status ended",
+        CALLER,
+        "OpenAI Realtime · answers in 640 ms, 95 % in 640 ms · 2 interruptions · 1 long pause",
+        "2 used",
+        "Delete personal data",
     ] {
         let at = rest.find(words);
         let at = at.unwrap_or_else(|| panic!("{words} is not next in {text}"));
         rest = &rest[at + words.len()..];
     }
-    page.assert_shows("The call ended : Caller hung up");
+    page.assert_shows("The call ended: Caller hung up");
     page.assert_hides("End call");
+    // The caller leads to all calls from there.
+    let of_caller = page.links().into_iter();
+    let of_caller = of_caller.filter(|link| link.starts_with("/dashboard/calls?callerNumber="));
+    for link in of_caller.collect::<Vec<_>>() {
+        assert_eq!(rows(&owner.browser.open(&link).await.html), [&*call]);
+    }
     assert!(
         page.links()
             .iter()
@@ -423,14 +444,17 @@ async fn what_somebody_looks_at_changes_until_he_is_signed_out(
     let new = heard(&mut rows, &["event: new", &call])
         .await
         .expect("goes on");
-    assert!(new.contains("<tr role=\"row\""), "{new}");
+    assert!(
+        new.contains("<tr role=\"row\"") && new.contains("data-day-name="),
+        "{new}"
+    );
 
     let mut part = follow(&format!("/dashboard/live?of={call}")).await;
     bridge.hang_up(&call).await;
     heard(&mut part, &["event: part", "id=\"part\"", "The call ended"])
         .await
         .expect("goes on");
-    heard(&mut rows, &["event: row", "dropped"])
+    heard(&mut rows, &["event: row", "Caller hung up while it rang"])
         .await
         .expect("goes on");
     heard(&mut over, &["event: new", &call])

@@ -46,6 +46,21 @@ impl HistoricCalls {
         self.write(store, &sql, "calls").await
     }
 
+    /// Writes the parts of the callers' numbers, as maintenance does.
+    pub async fn fill_callers(&self, store: &Store) -> Result<(), DbErr> {
+        let (number, numbers) = (padded(store.backend(), 8), numbers(store.backend()));
+        // Every number has 13 digits.
+        let parts = (1..=11).map(|at| format!("substr('62812' || {number}, {at})"));
+        for part in parts.chain([format!("'s62812' || {number}")]) {
+            let sql = format!(
+                "INSERT INTO caller_parts (tenant_id, part, caller_number) SELECT $3, {part}, '+62812' || {number} \
+                 FROM ({numbers}) AS numbers WHERE $4 > 0"
+            );
+            self.write(store, &sql, "caller_parts").await?;
+        }
+        Ok(())
+    }
+
     /// Writes the calls' credit transactions, two minutes each.
     pub async fn fill_transactions(&self, store: &Store) -> Result<(), DbErr> {
         let backend = store.backend();
@@ -131,5 +146,89 @@ fn padded(backend: DbBackend, width: u8) -> String {
     match backend {
         DbBackend::Postgres => format!("lpad(n::text, {width}, '0')"),
         _ => format!("printf('%0{width}d', n)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_testkit::both;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        http::extract::FormFields,
+        operations::calls::{self, CallView, callers::CallerPart, filter::CallFilter},
+    };
+
+    const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+    /// More calls than are read one after the other, each of another caller.
+    const CALLS: i64 = 11_000;
+
+    /// Typed digits, and the numbers that they find.
+    type Search<'a> = (&'a str, &'a dyn Fn(&str) -> bool);
+
+    fn filter(typed: &str) -> CallFilter {
+        let all = FormFields::from_body(json!({})).expect("a form");
+        let part = CallerPart::read(typed).expect("a number");
+        CallFilter {
+            part: Some(part.expect("enough digits")),
+            ..CallFilter::read(&all).expect("filters")
+        }
+    }
+
+    /// The callers of the newest 25 calls found, and whether all calls were searched.
+    async fn found(store: &Store, tenant: TenantId, typed: &str) -> (Vec<String>, bool) {
+        let (db, filter) = (store.reader(), filter(typed));
+        let (calls, since) = calls::newest::<CallView>(db, tenant, &filter, None, 25)
+            .await
+            .expect("calls");
+        let callers = calls.iter().map(|call| call.caller_number.as_str());
+        (callers.map(str::to_owned).collect(), since.is_none())
+    }
+
+    /// Digits of few callers are found by the index of callers, however old; those of many among the newest calls.
+    #[actix_web::test]
+    async fn callers_are_found_by_any_digits() {
+        for (_keep, store) in both().await {
+            let tenant = TenantId::new(NOW);
+            let past = HistoricCalls {
+                tenant,
+                number: PhoneNumberId::new(NOW),
+                agent: AgentId::new(NOW),
+                from: 0,
+                to: CALLS,
+                first: NOW,
+            };
+            past.fill(&store).await.expect("calls");
+            past.fill_callers(&store).await.expect("parts");
+            let newest = |holds: &dyn Fn(&str) -> bool| {
+                let all = (0..CALLS).rev().map(|n| format!("+62812{n:08}"));
+                let found = all.filter(|caller| holds(caller)).take(25);
+                found.collect::<Vec<_>>()
+            };
+            let holds: [Search<'_>; 5] = [
+                ("00123", &|caller| caller.contains("00123")),
+                ("+62 812 0000-0012", &|caller| caller == "+6281200000012"),
+                ("0812-0000-007", &|caller| {
+                    caller.starts_with("+628120000007")
+                }),
+                ("99999", &|_| false),
+                ("+99912", &|_| false),
+            ];
+            for (typed, holds) in holds {
+                let wanted = newest(holds);
+                assert_eq!(
+                    found(&store, tenant, typed).await,
+                    (wanted, true),
+                    "{typed}"
+                );
+            }
+            assert_eq!(
+                found(&store, tenant, "62812").await,
+                (newest(&|_| true), false)
+            );
+            let other = TenantId::new(NOW);
+            assert_eq!(found(&store, other, "00123").await, (Vec::new(), true));
+        }
     }
 }

@@ -66,6 +66,7 @@ pub async fn times(ground: &BenchEnvironment, progress: &BenchProgress) -> Resul
     };
     past.fill(&store).await.map_err(failed)?;
     past.fill_transactions(&store).await.map_err(failed)?;
+    past.fill_callers(&store).await.map_err(failed)?;
     past.count(&store).await.map_err(failed)?;
     let session = sign_in(&store, place.tenant).await?;
     store.close().await;
@@ -121,6 +122,12 @@ fn pages(calls: i64, agent: &str) -> Vec<Page> {
             &format!("/calls?agentId={agent}&status=failed"),
             &format!("/calls?limit=50&agentId={agent}&status=failed"),
         ),
+        page(
+            "calls_of_part",
+            &format!("/calls?callerNumber={}", calls / 2 + 1_000),
+            "",
+        ),
+        page("calls_of_many", "/calls?callerNumber=0812", ""),
         page("call", &format!("/calls/{call}"), &format!("/calls/{call}")),
         page("agents", "/agents", "/agents"),
         page(
