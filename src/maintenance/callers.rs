@@ -1,10 +1,7 @@
 //! Keeps the parts of callers' numbers by which calls are found, see [`parts`]: adds those of new calls, and removes those of callers
 //! whose calls are gone or were erased.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use dikala_actors::{nodes::Membership, runtime::clock::SharedClock};
 use dikala_entities::{
@@ -14,7 +11,7 @@ use dikala_entities::{
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Value};
 use serde::Serialize;
 
-use super::{is_sweeper, rest, statement};
+use super::{ids, is_sweeper, rest, statement};
 use crate::operations::calls::callers::{self, parts};
 
 const EVERY: Duration = Duration::from_secs(30);
@@ -22,24 +19,27 @@ const EVERY: Duration = Duration::from_secs(30);
 /// clock is behind.
 const COMMITTED_AFTER_MS: i64 = 2 * 60 * 1_000;
 /// Calls per transaction.
-const BATCH: usize = 500;
+const BATCH: usize = 200;
 
-/// A caller of a tenant.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, FromQueryResult)]
-struct Caller {
+/// A call.
+#[derive(Debug, FromQueryResult)]
+struct IndexedCall {
+    id: String,
     tenant_id: String,
     caller_number: String,
 }
 
-/// A row of `caller_parts`.
+/// A row of `caller_parts`, and the call that it comes from.
 #[derive(Debug, Serialize)]
 struct CallerPartRow {
+    id: String,
     tenant_id: String,
     part: String,
     caller_number: String,
 }
 
-const COLUMNS: [(&str, ColumnType); 3] = [
+const COLUMNS: [(&str, ColumnType); 4] = [
+    ("id", ColumnType::Text),
     ("tenant_id", ColumnType::Text),
     ("part", ColumnType::Text),
     ("caller_number", ColumnType::Text),
@@ -77,89 +77,104 @@ pub(super) async fn index(store: &Store, now: Millis) -> Result<usize, DbErr> {
 }
 
 async fn index_batch(store: &Store, until: &str) -> Result<usize, DbErr> {
-    #[derive(FromQueryResult)]
-    struct Row {
-        id: String,
-        tenant_id: String,
-        caller_number: String,
-    }
     let sql = format!(
         "SELECT c.id, c.tenant_id, c.caller_number FROM calls c WHERE c.id > (SELECT position FROM caller_index) AND c.id < $1 \
          ORDER BY c.id LIMIT {BATCH}"
     );
-    let found = Row::find_by_statement(statement(store, &sql, [until.into()]));
+    let found = IndexedCall::find_by_statement(statement(store, &sql, [until.into()]));
     let found = found.all(store.reader()).await?;
-    let Some(last) = found.last() else {
-        return Ok(0);
+    let count = found.len();
+    // After the last batch all calls up to then are in the table.
+    let position = match found.last() {
+        Some(last) if count == BATCH => last.id.clone(),
+        _ => until.to_owned(),
     };
     let moved = "UPDATE caller_index SET position = $1 WHERE position < $1";
-    let moved = statement(store, moved, [last.id.as_str().into()]);
-    let count = found.len();
-    let callers = found.into_iter().map(|row| Caller {
-        tenant_id: row.tenant_id,
-        caller_number: row.caller_number,
-    });
-    let rows = rows(callers.collect());
-    let source = json_rows(store.backend(), &COLUMNS);
+    let moved = statement(store, moved, [position.into()]);
     // A call that was erased meanwhile has another number.
+    let source = json_rows(store.backend(), &COLUMNS);
     let add = format!(
         "INSERT INTO caller_parts (tenant_id, part, caller_number) SELECT rows.tenant_id, rows.part, rows.caller_number \
-         FROM {source} WHERE EXISTS (SELECT 1 FROM calls c WHERE c.tenant_id = rows.tenant_id AND c.caller_number = rows.caller_number) \
+         FROM {source} WHERE EXISTS (SELECT 1 FROM calls c WHERE c.id = rows.id AND c.caller_number = rows.caller_number) \
          ON CONFLICT DO NOTHING"
     );
     let txn = store.begin().await?;
-    txn.execute_raw(json_statement(store.backend(), add, &rows)?)
-        .await?;
+    let rows = rows(found);
+    if !rows.is_empty() {
+        let add = json_statement(store.backend(), add, &rows)?;
+        txn.execute_raw(add).await?;
+    }
     txn.execute_raw(moved).await?;
     txn.commit().await?;
     Ok(count)
 }
 
-/// The rows of these callers, in the order of their key: writers that lock in one order cannot deadlock.
-fn rows(callers: BTreeSet<Caller>) -> Vec<CallerPartRow> {
-    let of_caller = |caller: Caller| {
-        let number: Option<CallerNumber> = caller.caller_number.parse().ok();
+/// The rows of these calls, in the order of their key: writers that lock in one order cannot deadlock.
+fn rows(calls: Vec<IndexedCall>) -> Vec<CallerPartRow> {
+    let of_call = |call: IndexedCall| {
+        let number: Option<CallerNumber> = call.caller_number.parse().ok();
         let parts = number.as_ref().map(parts).unwrap_or_default();
         parts.into_iter().map(move |part| CallerPartRow {
-            tenant_id: caller.tenant_id.clone(),
+            id: call.id.clone(),
+            tenant_id: call.tenant_id.clone(),
             part,
-            caller_number: caller.caller_number.clone(),
+            caller_number: call.caller_number.clone(),
         })
     };
-    let mut rows: Vec<CallerPartRow> = callers.into_iter().flat_map(of_caller).collect();
+    let mut rows: Vec<CallerPartRow> = calls.into_iter().flat_map(of_call).collect();
     rows.sort_by(|one, other| (&one.tenant_id, &one.part).cmp(&(&other.tenant_id, &other.part)));
     rows
 }
 
-/// Removes the parts of callers without calls. Returns the number of rows.
+/// Removes the parts of callers without calls: of those whose calls were erased while they were added. Returns the number of rows.
 pub(super) async fn sweep(store: &Store) -> Result<u64, DbErr> {
+    let next = "SELECT tenant_id FROM caller_parts WHERE tenant_id > $1 ORDER BY tenant_id LIMIT 1";
+    let (mut last, mut removed) = (String::new(), 0);
+    loop {
+        let found: Vec<TenantId> =
+            ids(store.reader(), statement(store, next, [last.into()])).await?;
+        let Some(tenant) = found.first() else {
+            return Ok(removed);
+        };
+        removed += sweep_tenant(store, *tenant).await?;
+        last = tenant.to_string();
+    }
+}
+
+/// As [`sweep`], if it is this node's turn.
+pub(super) async fn sweep_in_turn(store: &Store, node: &Membership) {
+    let swept = match is_sweeper(store, node).await {
+        Ok(true) => sweep(store).await.map(drop),
+        Ok(false) => Ok(()),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = swept {
+        tracing::warn!(%error, "could not look for callers without calls; the next try is tomorrow");
+    }
+}
+
+async fn sweep_tenant(store: &Store, tenant: TenantId) -> Result<u64, DbErr> {
     #[derive(FromQueryResult)]
     struct Row {
-        tenant_id: TenantId,
         caller_number: CallerNumber,
         has_calls: bool,
     }
     let find = format!(
-        "SELECT p.tenant_id, p.caller_number, EXISTS \
-         (SELECT 1 FROM calls c WHERE c.tenant_id = p.tenant_id AND c.caller_number = p.caller_number) AS has_calls \
-         FROM caller_parts p WHERE (p.tenant_id, p.part) > ($1, $2) AND p.part >= $3 ORDER BY p.tenant_id, p.part LIMIT {BATCH}"
+        "SELECT p.caller_number, EXISTS (SELECT 1 FROM calls c WHERE c.tenant_id = $1 AND c.caller_number = p.caller_number) \
+         AS has_calls FROM caller_parts p WHERE p.tenant_id = $1 AND p.part > $2 ORDER BY p.part LIMIT {BATCH}"
     );
-    let mut last = (String::new(), String::new());
-    let mut removed = 0;
+    let (mut last, mut removed) = (callers::start_of(""), 0);
     loop {
         let began = Instant::now();
-        let (tenant, part) = last;
-        let values = [tenant, part, callers::start_of("")].map(Value::from);
+        let values = [tenant.to_string(), last].map(Value::from);
         let found = Row::find_by_statement(statement(store, &find, values));
         let found = found.all(store.reader()).await?;
         let Some(newest) = found.last() else {
             return Ok(removed);
         };
-        let start = callers::start_of(newest.caller_number.as_str());
-        last = (newest.tenant_id.to_string(), start);
+        last = callers::start_of(newest.caller_number.as_str());
         for caller in found.iter().filter(|caller| !caller.has_calls) {
-            let (tenant, number) = (caller.tenant_id, &caller.caller_number);
-            removed += callers::forget(store.writer(), tenant, number).await?;
+            removed += callers::forget(store.writer(), tenant, &caller.caller_number).await?;
         }
         rest(began).await;
     }

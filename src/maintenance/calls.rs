@@ -5,16 +5,18 @@ use std::time::Instant;
 
 use dikala_actors::calls::without_summary;
 use dikala_entities::{
-    CallId, EventId, Millis, Store, call, credit_hold, invocation,
+    CallId, CallerNumber, EventId, Millis, Store, TenantId, call, credit_hold, invocation,
     rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
     transcript,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, sea_query::Expr,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QuerySelect,
+    sea_query::Expr,
 };
 
 use super::{ids, rest, statement};
+use crate::operations::calls::callers;
 
 /// Finds calls that ended and were settled before a time.
 const OVER: &str = "SELECT c.id FROM calls c WHERE c.id < $1 AND c.id > $2 AND c.ended_at < $3 AND NOT EXISTS \
@@ -104,11 +106,22 @@ async fn remove(txn: &Transaction, calls: &[CallId]) -> Result<(), DbErr> {
         .filter(credit_hold::Column::CallId.is_in(of()))
         .exec(txn)
         .await?;
+    let callers: Vec<(TenantId, CallerNumber)> = call::Entity::find()
+        .select_only()
+        .columns([call::Column::TenantId, call::Column::CallerNumber])
+        .distinct()
+        .filter(call::Column::Id.is_in(of()))
+        .into_tuple()
+        .all(txn)
+        .await?;
     call::Entity::delete_many()
         .filter(call::Column::Id.is_in(of()))
         .exec(txn)
-        .await
-        .map(drop)
+        .await?;
+    for (tenant, caller) in callers {
+        callers::forget(txn, tenant, &caller).await?;
+    }
+    Ok(())
 }
 
 /// Records, with the removal, the time before which holds may be missing, for the verification of the ledger.

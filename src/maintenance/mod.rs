@@ -67,8 +67,14 @@ async fn sweep_regularly(
     node: &Membership,
     retention: &Retention,
 ) {
+    let mut callers_swept_at: Option<Millis> = None;
     loop {
         tokio::time::sleep(Duration::from_secs(retention.sweep_seconds)).await;
+        let now = clock.now();
+        if callers_swept_at.is_none_or(|at| now.since(at) >= DAY_MS) {
+            callers_swept_at = Some(now);
+            callers::sweep_in_turn(store, node).await;
+        }
         let sweeping = sweep_in_turn(
             store.clone(),
             Arc::clone(clock),
@@ -162,7 +168,6 @@ pub async fn sweep(
         removed += sweep_events(store, older_than, SweptEvents::Calls).await?;
         removed += calls::sweep_calls(store, older_than).await?;
     }
-    removed += callers::sweep(store).await?;
     Ok(removed)
 }
 

@@ -17,9 +17,9 @@ use super::{
 };
 
 /// Longest shown part of a text, in characters.
-pub const CHARS_MAX: usize = 2_000;
+const CHARS_MAX: usize = 2_000;
 /// Size of a page of a conversation, in bytes of markup. A single larger entry is shown whole.
-const BYTES_MAX: usize = 15_000;
+const BYTES_MAX: usize = 12_000;
 /// Entries later than this after the ring show their date, in milliseconds.
 const SAME_CALL_MS: i64 = 5 * 60 * 60 * 1_000;
 /// An answer that took longer than this is marked, in milliseconds: a caller notices it.
@@ -127,24 +127,23 @@ fn called(view: &DashboardView, when: &Markup, function: &InvokedFunction, nth: 
         }
         @if let Some(ms) = function.duration_ms { " " (latency(view, ms)) }
     };
-    let is_kept = function.parameters.is_some() || function.result.is_some();
+    // A failure's reason is seen at once.
+    let (sentence, object) = match &function.result {
+        Some(Value::String(sentence)) => (Some(sentence), None),
+        object => (None, object.as_ref()),
+    };
     html! {
         li.called {
-            @if is_kept {
+            @if function.parameters.is_some() || object.is_some() {
                 details id={ "function" (nth) } {
                     summary { (name) }
                     @if let Some(parameters) = &function.parameters {
                         h3 { (view.t("calls-arguments")) } (json(parameters))
                     }
-                    @if let Some(result) = &function.result {
-                        h3 { (view.t("calls-result")) }
-                        @match result {
-                            Value::String(sentence) => p.words lang="en" { (cut(sentence, CHARS_MAX)) },
-                            object => (json(object)),
-                        }
-                    }
+                    @if let Some(object) = object { h3 { (view.t("calls-result")) } (json(object)) }
                 }
             } @else { p { (name) } }
+            @if let Some(sentence) = sentence { p.words lang="en" { (cut(sentence, CHARS_MAX)) } }
         }
     }
 }

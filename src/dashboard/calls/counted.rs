@@ -26,7 +26,6 @@ pub struct CallCount {
     calls: usize,
     answered: usize,
     talk_seconds: i64,
-    /// False if older calls were not searched.
     is_all: bool,
 }
 
@@ -49,23 +48,25 @@ pub async fn read(visit: &SignedIn, filter: &CallFilter) -> Result<CallCount, Ap
 }
 
 impl CallCount {
+    /// False if older calls were not searched.
+    pub const fn is_all(&self) -> bool {
+        self.is_all
+    }
+
     /// `38 calls, 35 answered, 112 min`
     pub fn show(&self, visit: &SignedIn) -> String {
-        if self.calls > COUNTED_MAX {
-            return visit.tn("calls-counted-many", &[("count", COUNTED_MAX.into())]);
-        }
         let counts = [
             ("count", self.calls.into()),
             ("answered", self.answered.into()),
             ("minutes", (self.talk_seconds / 60).into()),
         ];
+        let counted = match self.calls > COUNTED_MAX {
+            true => visit.tn("calls-counted-many", &[("count", COUNTED_MAX.into())]),
+            false => visit.tn("calls-counted", &counts),
+        };
         match self.is_all {
-            true => visit.tn("calls-counted", &counts),
-            false => format!(
-                "{} {}",
-                visit.tn("calls-counted", &counts),
-                visit.t("calls-search-cut")
-            ),
+            true => counted,
+            false => format!("{counted}. {}", visit.t("calls-search-cut")),
         }
     }
 }

@@ -10,9 +10,9 @@ use super::{
 };
 
 /// Longest shown part of an address, in characters.
-const URL_CHARS_MAX: usize = 200;
+const URL_CHARS_MAX: usize = 100;
 /// Deliveries that are listed; first those that failed or wait.
-const SHOWN_MAX: usize = 30;
+const SHOWN_MAX: usize = 12;
 
 /// One line with the counts, which unfolds; nothing without deliveries.
 pub fn list(view: &DashboardView, record: &CallRecord) -> Markup {

@@ -96,6 +96,7 @@ impl CallExport {
         let last = found.last().map(|call| (call.started_at, call.id));
         // Without a full batch, a search goes on where it stopped.
         let rest = since.map(|since| (since, CallId::first_at(Millis::from_i64(0))));
+        let rest = rest.filter(|rest| Some(*rest) != self.after);
         self.after = if is_full { last } else { rest };
         self.is_over = self.after.is_none();
         Ok(Some((lines, self)))

@@ -9,11 +9,13 @@ use super::{
     record::CallRecord,
     words,
 };
+use crate::operations::calls::callers::CallerPart;
 
 /// The facts, and folded those that are rarely needed.
 pub fn list(visit: &SignedIn, record: &CallRecord, now: Millis) -> Markup {
     let call = &record.call;
     html! {
+        h2.unseen { (visit.t("calls-facts")) }
         dl.facts {
             dt { (visit.t("calls-state")) }
             dd {
@@ -25,7 +27,9 @@ pub fn list(visit: &SignedIn, record: &CallRecord, now: Millis) -> Markup {
             dt { (visit.t("calls-caller")) } dd { (caller(visit, call)) }
             dt { (visit.t("calls-number")) }
             dd {
-                span.number { (call.callee_number.as_str()) }
+                a href={ "/dashboard/calls?phoneNumberId=" (call.phone_number_id) } {
+                    span.number { (call.callee_number.as_str()) }
+                }
                 @if let Some(label) = &record.number { " " span.muted { (label) } }
             }
             dt { (visit.t("calls-channel")) } dd { (visit.t(words::channel_id(call.channel))) }
@@ -59,9 +63,10 @@ pub fn list(visit: &SignedIn, record: &CallRecord, now: Millis) -> Markup {
 /// The caller's number, which leads to all calls from it.
 fn caller(visit: &SignedIn, call: &call::Model) -> Markup {
     let number = words::caller(visit, &call.caller_number, call.is_erased());
-    match call.is_erased() {
-        true => number,
-        false => html! { a href=(list::calls_of(&call.caller_number)) { (number) } },
+    let is_searched = !matches!(CallerPart::read(call.caller_number.as_str()), Some(Err(_)));
+    match is_searched && !call.is_erased() {
+        false => number,
+        true => html! { a href=(list::calls_of(&call.caller_number)) { (number) } },
     }
 }
 

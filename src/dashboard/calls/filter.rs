@@ -317,7 +317,7 @@ mod tests {
         let asked =
             read("state=failed&caller=%2B62+812-9876-5432&before=call_01k9zv3m8rj2q4w6y8a0c2e4g6");
         assert_eq!(asked.filter.status, Some(CallStatus::Failed));
-        let part = CallerPart::read("+6281298765432").expect("a number");
+        let part = CallerPart::read("+62 812-9876-5432").expect("a number");
         assert_eq!(asked.filter.part, part.ok());
         assert_eq!(asked.filter.caller, None);
         assert!(asked.is_narrow() && !asked.is_first_page());

@@ -58,6 +58,7 @@ async fn content(
         true => Some(counted::read(visit, &asked.filter).await?),
         false => None,
     };
+    let has_older = found.has_more || count.is_some_and(|count| !count.is_all());
     Ok(html! {
         (form)
         div.above {
@@ -71,7 +72,7 @@ async fn content(
             (rows::table(visit, &visit.t("calls-title"), &found.calls, &names))
             @if found.calls.is_empty() { div data-none { (nothing(visit, asked)) } }
         }))
-        (paging(visit, asked, found))
+        (paging(visit, asked, found, has_older))
     })
 }
 
@@ -120,7 +121,7 @@ fn nothing(visit: &SignedIn, asked: &CallQuery) -> Markup {
 }
 
 /// Links to older calls and back to the newest.
-fn paging(visit: &SignedIn, asked: &CallQuery, found: &CallList) -> Markup {
+fn paging(visit: &SignedIn, asked: &CallQuery, found: &CallList, has_older: bool) -> Markup {
     let query = asked.query();
     let path = |more: &str| {
         let all: Vec<&str> = [query.as_str(), more]
@@ -132,7 +133,7 @@ fn paging(visit: &SignedIn, asked: &CallQuery, found: &CallList) -> Markup {
             false => format!("{PATH}?{}", all.join("&")),
         }
     };
-    let last = found.calls.last().filter(|_| found.has_more);
+    let last = found.calls.last().filter(|_| has_older);
     let older = last.map(|last| path(&format!("before={}", last.id)));
     let newest = (!asked.is_first_page()).then(|| path(""));
     let ids = ("calls-newest", "page-older");

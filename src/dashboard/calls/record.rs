@@ -94,7 +94,8 @@ impl CallRecord {
     /// The summary, if it is known and was not erased.
     pub fn summary(&self) -> Option<&str> {
         let told = self.transcript.as_ref().map(|said| said.summary.as_str());
-        told.or(self.call.transcript_summary.as_deref())
+        let summary = told.or(self.call.transcript_summary.as_deref());
+        summary.filter(|summary| !summary.trim().is_empty())
     }
 
     /// True once the call is over, no delivery is pending, and the transcript has arrived or is no longer expected.

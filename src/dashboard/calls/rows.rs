@@ -20,8 +20,10 @@ use crate::{
     operations::calls::{CallView, ERASED},
 };
 
-/// Longest shown beginning of a summary, in characters.
-const ABOUT_CHARS_MAX: usize = 120;
+/// Longest shown beginning of a summary, in characters: with others than ASCII, which need more bytes, and without.
+const ABOUT_CHARS_MAX: (usize, usize) = (50, 120);
+/// Longest shown name of an agent or number, in characters.
+const NAME_CHARS_MAX: usize = 24;
 
 /// Names of agents and numbers.
 #[derive(Clone, Debug, Default)]
@@ -171,8 +173,12 @@ fn row_of(view: &DashboardView, call: &CallView, names: &CallNames, is_new: bool
 fn time(view: &DashboardView, call: &CallView) -> Markup {
     let at = call.started_at;
     let clock = view.zone().clock_with_seconds(view.lang(), at);
+    let caller = match call.caller_number.as_str() {
+        ERASED => view.t("calls-erased"),
+        caller => caller.to_owned(),
+    };
     let parts = [
-        ("caller", call.caller_number.as_str().into()),
+        ("caller", caller.as_str().into()),
         ("time", clock.as_str().into()),
     ];
     html! {
@@ -185,8 +191,16 @@ fn time(view: &DashboardView, call: &CallView) -> Markup {
 /// The summary's beginning, and where the call came to if there are several agents or numbers.
 fn about(view: &DashboardView, call: &CallView, names: &CallNames) -> Markup {
     html! {
-        @if let Some(summary) = &call.transcript_summary { span { (cut(summary, ABOUT_CHARS_MAX)) } " " }
+        @if let Some(summary) = &call.transcript_summary { span { (cut(summary, about_chars(summary))) } " " }
         @if names.has_several { span.muted { (served_by(view, call, names)) } }
+    }
+}
+
+fn about_chars(summary: &str) -> usize {
+    let (other, ascii) = ABOUT_CHARS_MAX;
+    match summary.is_ascii() {
+        true => ascii,
+        false => other,
     }
 }
 
@@ -198,13 +212,14 @@ fn served_by(view: &DashboardView, call: &CallView, names: &CallNames) -> String
     };
     let number = names.number(call);
     let number = number.unwrap_or_else(|| call.callee_number.as_str());
+    let (agent, number) = (cut(&agent, NAME_CHARS_MAX), cut(number, NAME_CHARS_MAX));
     format!("{agent} · {number}")
 }
 
 /// The state of a running call, or how it ended.
 fn state(view: &DashboardView, call: &CallView, names: &CallNames) -> Markup {
     match names.outcome(view, call) {
-        Some(outcome) => words::ended(call.status, &outcome),
+        Some(outcome) => words::ended(view, call.status, &outcome),
         None => words::status(view, call.status),
     }
 }

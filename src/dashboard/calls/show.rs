@@ -23,6 +23,9 @@ use crate::{
     pages::live,
 };
 
+/// Longest shown part of a summary, in characters.
+const SUMMARY_CHARS_MAX: usize = 1_000;
+
 /// `GET /dashboard/calls/{id}`
 pub async fn show(
     visit: SignedIn,
@@ -98,7 +101,7 @@ fn summary(visit: &SignedIn, record: &CallRecord) -> Markup {
     html! {
         @if let Some(summary) = record.summary() {
             h2 { (visit.t("calls-summary")) }
-            p.words.summed { (cut(summary, conversation::CHARS_MAX)) }
+            p.words.summed { (cut(summary, SUMMARY_CHARS_MAX)) }
         }
     }
 }

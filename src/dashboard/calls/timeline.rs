@@ -87,19 +87,22 @@ pub fn of(record: &CallRecord) -> Vec<TimelineEntry> {
     entries
 }
 
-/// The utterances. One without a time takes that of the one before; the first takes the time of the answer. A turn of a tool that is
-/// among the functions is left out: the function says more.
+/// The utterances. One without a time takes that of the one before; the first takes the time of the answer. Turns of
+/// tools that are among the functions are left out: the functions say more.
 fn turns(
     call: &call::Model,
     turns: &[TranscriptTurn],
     functions: &[TimelineEntry],
 ) -> Vec<TimelineEntry> {
-    let is_function = |turn: &TranscriptTurn| {
-        let is_it = |entry: &TimelineEntry| match &entry.what {
-            TimelineEvent::Called(function) => function.name == turn.text,
-            _ => false,
-        };
-        turn.role == Speaker::Tool && functions.iter().any(is_it)
+    let name = |entry: &TimelineEntry| match &entry.what {
+        TimelineEvent::Called(function) => Some(function.name.clone()),
+        _ => None,
+    };
+    let mut named: Vec<String> = functions.iter().filter_map(name).collect();
+    let mut is_function = |turn: &TranscriptTurn| {
+        let place = named.iter().position(|name| *name == turn.text);
+        let place = place.filter(|_| turn.role == Speaker::Tool);
+        place.map(|place| named.remove(place)).is_some()
     };
     let mut at = call.answered_at.unwrap_or(call.started_at);
     let entry = |turn: &TranscriptTurn| {

@@ -37,13 +37,13 @@ pub fn status(view: &DashboardView, status: CallStatus) -> Markup {
     badge(tone, &view.t(status_id(status)))
 }
 
-/// The end of a call as a badge.
-pub fn ended(status: CallStatus, outcome: &str) -> Markup {
+/// The end of a call as a badge, whose colour is told to screen readers.
+pub fn ended(view: &DashboardView, status: CallStatus, outcome: &str) -> Markup {
     let tone = match status {
         CallStatus::Dropped | CallStatus::Failed => Tone::Bad,
         CallStatus::Ringing | CallStatus::Answered | CallStatus::Ended => Tone::Plain,
     };
-    badge(tone, outcome)
+    html! { span.unseen { (view.t(status_id(status))) } " " (badge(tone, outcome)) }
 }
 
 /// The quality of a connection as a badge.

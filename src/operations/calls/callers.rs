@@ -4,10 +4,10 @@
 //! after a call's ring, so the newest calls are looked at directly. Then there are two ways to the calls. The index of callers is
 //! used if few calls match. Otherwise the newest calls are read one after the other until a page is full.
 
-use dikala_entities::{CallerNumber, Millis, OfTenant, TenantId, call, rows::is_one_of};
+use dikala_entities::{CallId, CallerNumber, Millis, OfTenant, TenantId, call, rows::is_one_of};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect,
-    Statement, TryGetable, Value,
+    Statement, Value, sea_query::SimpleExpr,
 };
 
 use crate::http::field::{FieldCode, ValueFault};
@@ -17,10 +17,12 @@ const DIGITS_MIN: usize = 3;
 /// Most digits of a number (E.164).
 const DIGITS_MAX: usize = 15;
 /// Newest calls of a tenant that are looked at directly.
-const NEWEST: u64 = 2_000;
+const NEWEST: usize = 2_000;
 /// Callers that are read by their index.
 const CALLERS_MAX: usize = 50;
-/// Calls of these callers that are read by their index: all of them are sorted.
+/// Rows of the table for one number, at most, that begin with the same digits.
+const ROWS_OF_NUMBER: usize = DIGITS_MAX - DIGITS_MIN + 1;
+/// Calls of several callers that are read by their index: all of them are sorted.
 const BY_INDEX_MAX: u64 = 2_000;
 /// Newest calls that are read one after the other.
 const WINDOW: u64 = 10_000;
@@ -32,6 +34,8 @@ const HOME: &str = "62";
 /// Digits of a caller's number, as somebody typed them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerPart {
+    /// A caller may be known by this text, such as an extension.
+    typed: String,
     /// Digits anywhere in the number.
     within: Option<String>,
     /// The number's first digits, with the country code.
@@ -62,7 +66,11 @@ impl CallerPart {
             None => None,
         };
         let within = (!text.starts_with('+')).then_some(digits);
-        Some(Ok(Self { within, start }))
+        Some(Ok(Self {
+            typed: text.to_owned(),
+            within,
+            start,
+        }))
     }
 
     /// The condition on a call's number, without any index.
@@ -87,75 +95,61 @@ impl CallerPart {
         self.within.clone().into_iter().chain(start)
     }
 
-    /// Finds the way to the matching calls of a tenant that are older than `until`.
+    /// Finds the way to the matching calls of a tenant. `times`: only calls from the first on and up to the second are wanted.
     pub async fn search(
         &self,
         db: &impl ConnectionTrait,
         tenant: TenantId,
-        until: Option<Millis>,
+        (from, until): (Option<Millis>, Option<Millis>),
     ) -> Result<FoundCallers, DbErr> {
-        let callers = self.callers(db, tenant).await?;
-        if callers.len() <= CALLERS_MAX {
-            let is_anybody = !callers.is_empty();
-            let condition = call::Column::CallerNumber.is_in(callers);
-            let calls = call::Entity::of(tenant)
-                .select_only()
-                .column(call::Column::Id)
-                .filter(condition.clone())
-                .limit(BY_INDEX_MAX + 1);
-            let calls: Vec<String> = calls.into_tuple().all(db).await?;
-            if calls.len() as u64 <= BY_INDEX_MAX {
-                return Ok(FoundCallers {
-                    condition: condition.into(),
-                    is_by_index: is_anybody,
-                    since: None,
-                });
-            }
+        if let Some(callers) = self.callers(db, tenant).await?
+            && let Some(condition) = by_index(db, tenant, &callers).await?
+        {
+            return Ok(FoundCallers {
+                condition: condition.into(),
+                is_by_index: !callers.is_empty(),
+                since: None,
+            });
         }
+        let since = window(db, tenant, until).await?;
         Ok(FoundCallers {
             condition: self.condition(),
             is_by_index: false,
-            since: window(db, tenant, until).await?,
+            since: since.filter(|since| from.is_none_or(|from| from < *since)),
         })
     }
 
-    /// Matching callers, a few more than [`CALLERS_MAX`] at most.
+    /// Matching callers, a few more than [`CALLERS_MAX`] at most. `None` while the table lacks calls.
     async fn callers(
         &self,
         db: &impl ConnectionTrait,
         tenant: TenantId,
-    ) -> Result<Vec<CallerNumber>, DbErr> {
+    ) -> Result<Option<Vec<String>>, DbErr> {
         let newest = call::Entity::of(tenant)
             .select_only()
-            .column(call::Column::CallerNumber)
+            .columns([call::Column::CallerNumber, call::Column::StartedAt])
             .order_by_desc(call::Column::StartedAt)
             .order_by_desc(call::Column::Id)
-            .limit(NEWEST);
-        let newest: Vec<CallerNumber> = newest.into_tuple().all(db).await?;
-        let mut callers: Vec<CallerNumber> = newest
-            .into_iter()
-            .filter(|caller| self.is_in(caller.as_str()))
-            .collect();
-        for beginning in self.beginnings() {
-            // Digits sort before letters, so this is above every part that begins like that.
-            let end = format!("{beginning}z");
-            let sql = format!(
-                "SELECT DISTINCT caller_number FROM caller_parts WHERE tenant_id = $1 AND part >= $2 AND part < $3 LIMIT {}",
-                CALLERS_MAX + 1
-            );
-            let values = [tenant.to_string(), beginning, end].map(Value::from);
-            let backend = db.get_database_backend();
-            let found = Statement::from_sql_and_values(backend, sql, values);
-            for row in db.query_all_raw(found).await? {
-                callers.push(CallerNumber::try_get_by(&row, 0usize)?);
-            }
+            .limit(NEWEST as u64);
+        let newest: Vec<(String, Millis)> = newest.into_tuple().all(db).await?;
+        if newest.len() == NEWEST && newest.last().map(|(_, at)| *at) > indexed_until(db).await? {
+            return Ok(None);
         }
-        callers.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        let newest = newest.into_iter().map(|(caller, _)| caller);
+        let mut callers: Vec<String> = newest.filter(|caller| self.is_in(caller)).collect();
+        callers.push(self.typed.clone());
+        for beginning in self.beginnings() {
+            callers.extend(read_callers(db, tenant, beginning).await?);
+        }
+        callers.sort();
         callers.dedup();
-        Ok(callers)
+        Ok(Some(callers))
     }
 
     fn is_in(&self, caller: &str) -> bool {
+        if caller == self.typed {
+            return true;
+        }
         let Some(digits) = caller.strip_prefix('+') else {
             return false;
         };
@@ -169,6 +163,61 @@ impl CallerPart {
                 .as_ref()
                 .is_some_and(|start| digits.starts_with(start))
     }
+}
+
+/// Callers with a part that begins like that.
+async fn read_callers(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    beginning: String,
+) -> Result<Vec<String>, DbErr> {
+    // Digits sort before letters, so this is above every part that begins like that.
+    let end = format!("{beginning}z");
+    // PostgreSQL would read all rows to find the distinct ones.
+    let most = CALLERS_MAX + 1;
+    let sql = format!(
+        "SELECT DISTINCT caller_number FROM (SELECT caller_number FROM caller_parts \
+         WHERE tenant_id = $1 AND part >= $2 AND part < $3 LIMIT {}) AS found LIMIT {most}",
+        most * ROWS_OF_NUMBER
+    );
+    let values = [tenant.to_string(), beginning, end].map(Value::from);
+    let found = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
+    let rows = db.query_all_raw(found).await?;
+    rows.iter().map(|row| row.try_get_by_index(0)).collect()
+}
+
+/// The condition that reads the calls of these callers by the index of callers; `None` if that would read too many.
+async fn by_index(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    callers: &[String],
+) -> Result<Option<SimpleExpr>, DbErr> {
+    // One caller's calls are in the order of time.
+    if let [caller] = callers {
+        return Ok(Some(call::Column::CallerNumber.eq(caller.as_str())));
+    }
+    if callers.len() > CALLERS_MAX {
+        return Ok(None);
+    }
+    let condition = call::Column::CallerNumber.is_in(callers.iter().map(String::as_str));
+    let calls = call::Entity::of(tenant)
+        .select_only()
+        .column(call::Column::Id)
+        .filter(condition.clone())
+        .limit(BY_INDEX_MAX + 1);
+    let calls: Vec<String> = calls.into_tuple().all(db).await?;
+    Ok((calls.len() as u64 <= BY_INDEX_MAX).then_some(condition))
+}
+
+/// The ring of the last call in the table.
+async fn indexed_until(db: &impl ConnectionTrait) -> Result<Option<Millis>, DbErr> {
+    let sql = "SELECT position FROM caller_index";
+    let statement = Statement::from_string(db.get_database_backend(), sql);
+    let Some(row) = db.query_one_raw(statement).await? else {
+        return Ok(None);
+    };
+    let position: String = row.try_get_by_index(0)?;
+    Ok(position.parse::<CallId>().ok().map(CallId::time))
 }
 
 /// The way to the calls of some callers.
@@ -254,6 +303,7 @@ mod tests {
         #[case] start: Option<&str>,
     ) {
         let part = CallerPart {
+            typed: text.trim().to_owned(),
             within: within.map(str::to_owned),
             start: start.map(str::to_owned),
         };

@@ -210,7 +210,8 @@ impl CallFilter {
         let within = older.add(self.time());
         let asked = self.asked();
         if let Some(part) = &self.part {
-            let found = part.search(db, tenant, start.map(|(at, _)| at)).await?;
+            let until = start.map(|(at, _)| at).into_iter().chain(self.to).min();
+            let found = part.search(db, tenant, (self.from, until)).await?;
             let others = asked.iter().map(|by| self.looked_up(*by));
             let others = others.fold(Condition::all(), Condition::add);
             let since = found.since.map(|since| call::Column::StartedAt.gte(since));

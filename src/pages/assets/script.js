@@ -162,9 +162,12 @@ if (live && "EventSource" in window) {
     if (rows) return rows;
     const made = document.createElement("tbody");
     made.dataset.rows = day;
-    made.innerHTML = '<tr class="day"><th scope="rowgroup" colspan="5"></th></tr>';
+    made.setAttribute("role", "rowgroup");
+    made.innerHTML = '<tr class="day" role="row"><th role="rowheader" scope="rowgroup" colspan="5"></th></tr>';
     made.querySelector("th").textContent = dayName;
-    table.tHead.after(made);
+    // The newest day stands first.
+    const older = [...table.tBodies].find((rows) => rows.dataset.rows < day);
+    table.insertBefore(made, older ?? null);
     return made;
   };
 

@@ -735,6 +735,7 @@ calls-counted = { $count ->
 }, { $answered } answered, { $minutes } min
 calls-counted-many = More than { $count } calls
 calls-from-caller = Call from { $caller }, { $time }
+calls-facts = Facts
 calls-more = More
 calls-any = Any
 calls-state = Status

@@ -722,6 +722,7 @@ calls-period-30 = 30 hari
 calls-counted = { $count } panggilan, { $answered } dijawab, { $minutes } mnt
 calls-counted-many = Lebih dari { $count } panggilan
 calls-from-caller = Panggilan dari { $caller }, { $time }
+calls-facts = Data panggilan
 calls-more = Lainnya
 calls-any = Semua
 calls-state = Status

@@ -1,6 +1,6 @@
 //! Writes ended calls straight into the tables: a tenant's history of any size.
 
-use dikala_entities::{AgentId, Millis, PhoneNumberId, Store, TenantId};
+use dikala_entities::{AgentId, CallId, Millis, PhoneNumberId, Store, TenantId};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement, Value};
 
 /// Rows per transaction.
@@ -58,7 +58,9 @@ impl HistoricCalls {
             );
             self.write(store, &sql, "caller_parts").await?;
         }
-        Ok(())
+        let position = CallId::first_at(self.first.plus_ms(self.to * 1_000)).to_string();
+        let sql = format!("UPDATE caller_index SET position = '{position}'");
+        store.writer().execute_unprepared(&sql).await.map(drop)
     }
 
     /// Writes the calls' credit transactions, two minutes each.
@@ -227,6 +229,21 @@ mod tests {
                 found(&store, tenant, "62812").await,
                 (newest(&|_| true), false)
             );
+            // A caller is known by an extension.
+            let sql = format!(
+                "UPDATE calls SET caller_number = '1001' WHERE id = '{}'",
+                call_id(5)
+            );
+            let db = store.writer();
+            db.execute_unprepared(&sql).await.expect("writes");
+            let mut wanted = newest(&|caller| caller.contains("1001"));
+            wanted.push("1001".to_owned());
+            assert_eq!(found(&store, tenant, "1001").await, (wanted, true));
+            // Until the index has all but the newest calls, calls are read one after the other.
+            let sql = "UPDATE caller_index SET position = ''";
+            db.execute_unprepared(sql).await.expect("writes");
+            let old = found(&store, tenant, "+6281200000012").await;
+            assert_eq!(old, (Vec::new(), false));
             let other = TenantId::new(NOW);
             assert_eq!(found(&store, other, "00123").await, (Vec::new(), true));
         }
