@@ -12,7 +12,13 @@ pub(crate) fn tone(milliseconds: u64) -> String {
     STANDARD.encode(tone_bytes(milliseconds))
 }
 
-/// The same as bytes.
+/// Silence of this length, in base64.
+pub(crate) fn silence(milliseconds: u64) -> String {
+    let bytes = usize::try_from(milliseconds * SAID).unwrap() * 2;
+    STANDARD.encode(vec![0; bytes])
+}
+
+/// The tone as bytes.
 pub(crate) fn tone_bytes(milliseconds: u64) -> Vec<u8> {
     let samples = 0..milliseconds * SAID;
     let wave = samples.map(|at| if at % 48 < 24 { 8_000_i16 } else { -8_000 });

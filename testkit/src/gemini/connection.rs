@@ -10,28 +10,24 @@ use tokio::{net::TcpStream, sync::mpsc, time::sleep};
 use tokio_tungstenite::{
     accept_hdr_async,
     tungstenite::{
-        Bytes, Message,
+        Message,
         handshake::server::{ErrorResponse, Request, Response},
-        protocol::frame::{
-            Frame,
-            coding::{Data, OpCode},
-        },
     },
 };
 
 use super::{
     Act, Begin, KEY, ModelConnection, ModelReaction, Shared,
     rules::{ModelInput, ProtocolRules},
+    speech::{fragments, silent, spoken},
 };
-use crate::{
-    model_socket::{End, ModelOutput, ModelSocket, until},
-    sound,
-};
+use crate::model_socket::{End, ModelOutput, ModelSocket, until};
 
 /// Voice that starts a turn, silence that ends it, and voice that interrupts the model.
 const TURN_MS: u64 = 200;
 const SILENCE_MS: u64 = 300;
 const INTERRUPTS_MS: u64 = 100;
+/// Voice without a pause that some models take for a whole turn (js-genai#1467).
+const SPLITS_MS: u64 = 2_000;
 /// Length of one piece of outgoing audio.
 const PIECE_MS: u64 = 100;
 
@@ -323,12 +319,20 @@ impl ModelSession {
             if self.voice_ms >= INTERRUPTS_MS && self.now < self.speaking_until {
                 self.interrupt()?;
             }
-            return Ok(());
+            let splits = self.shared.lock().unwrap().splits_turns;
+            return match splits && self.voice_ms >= SPLITS_MS {
+                true => self.caller_turn(),
+                false => Ok(()),
+            };
         }
         self.silence_ms += milliseconds;
         if self.silence_ms < SILENCE_MS || self.voice_ms == 0 {
             return Ok(());
         }
+        self.caller_turn()
+    }
+
+    fn caller_turn(&mut self) -> Result<(), End> {
         let voice_ms = std::mem::take(&mut self.voice_ms);
         if voice_ms < TURN_MS {
             return Ok(());
@@ -361,6 +365,11 @@ impl ModelSession {
                 self.words(&text)?;
                 self.turn_complete()
             }
+            Some(ModelReaction::Hush { text, milliseconds }) => {
+                self.output.send(Message::binary(silent(milliseconds)))?;
+                self.words(&text)?;
+                self.turn_complete()
+            }
             Some(ModelReaction::Stall { text, milliseconds }) => {
                 self.begin(milliseconds, PIECE_MS)?;
                 self.words(&text)
@@ -390,15 +399,8 @@ impl ModelSession {
             self.send(&update)?;
         }
         self.speaking_until = self.now + Duration::from_millis(milliseconds);
-        // Encoded once: nothing is read meanwhile, and encoding ten minutes takes seconds on a busy machine.
-        let piece = spoken(piece_ms);
-        for _ in 0..milliseconds / piece_ms {
-            self.output.send(Message::binary(piece.clone()))?;
-        }
-        match milliseconds % piece_ms {
-            0 => Ok(()),
-            rest => self.output.send(Message::binary(spoken(rest))),
-        }
+        let mut pieces = spoken(milliseconds, piece_ms).into_iter();
+        pieces.try_for_each(|piece| self.output.send(Message::binary(piece)))
     }
 
     fn say(&mut self, text: &str, milliseconds: u64) -> Result<(), End> {
@@ -474,27 +476,11 @@ impl ModelSession {
             Act::Cut => Err(End::Gone),
             Act::Text(text) => self.output.send(Message::text(text)),
             Act::Binary(bytes) => self.output.send(Message::binary(bytes)),
-            Act::Fragments { message, bytes } => self.fragments(&message, bytes),
+            Act::Fragments { message, bytes } => {
+                let mut frames = fragments(&message, bytes).into_iter();
+                frames.try_for_each(|frame| self.output.send(frame))
+            }
             Act::Message(message) => self.send(&message),
         }
     }
-
-    fn fragments(&mut self, message: &Value, bytes: usize) -> Result<(), End> {
-        let text = message.to_string().into_bytes();
-        let count = text.chunks(bytes).len();
-        for (at, piece) in text.chunks(bytes).enumerate() {
-            let kind = if at == 0 { Data::Text } else { Data::Continue };
-            let frame = Frame::message(piece.to_vec(), OpCode::Data(kind), at + 1 == count);
-            self.output.send(Message::Frame(frame))?;
-        }
-        Ok(())
-    }
-}
-
-/// A message with this much of the model's voice.
-fn spoken(milliseconds: u64) -> Bytes {
-    let audio = json!({"mimeType": "audio/pcm;rate=24000", "data": sound::tone(milliseconds)});
-    let turn = json!({"parts": [{"inlineData": audio}]});
-    let message = json!({"serverContent": {"modelTurn": turn}});
-    message.to_string().into_bytes().into()
 }

@@ -8,6 +8,7 @@
 mod connection;
 mod line;
 mod rules;
+mod speech;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -107,6 +108,11 @@ pub enum ModelReaction {
     Empty,
     /// Answers in writing alone.
     Write(String),
+    /// A turn of silence with words, such as `[Silence]` (sutando#1356).
+    Hush {
+        text: String,
+        milliseconds: u64,
+    },
     /// Begins to speak, and never ends its turn.
     Stall {
         text: String,
@@ -189,6 +195,7 @@ struct State {
     sessions: u64,
     given: u64,
     takes_no_key: bool,
+    splits_turns: bool,
 }
 
 impl State {
@@ -240,6 +247,11 @@ impl FakeGemini {
     /// From now on no key is expected, and an address with a key is unknown.
     pub fn takes_no_key(&self) {
         self.shared.lock().unwrap().takes_no_key = true;
+    }
+
+    /// From now on 2 s of voice without a pause are a turn of the caller.
+    pub fn splits_turns(&self) {
+        self.shared.lock().unwrap().splits_turns = true;
     }
 
     /// Sets the starts of the next connections, in order; later connections start normally.

@@ -1,7 +1,7 @@
 //! The ways to leave a call: after the agent's last words, soon, after a sentence of the bridge, or by transfer to a person.
 
 use dikala_entities::{HangupInitiator, HangupReason};
-use dikala_sip::leg::Order;
+use dikala_sip::leg::{Order, VOICE_HANG_OVER_MS};
 use serde_json::json;
 
 use super::{CallMachine, End, MachineEffect, Now, Phase, VoiceState, functions::answer};
@@ -15,6 +15,8 @@ const GOODBYE_BEGINS_MS: u64 = 5_000;
 const GOODBYE_MS_MAX: u64 = 35_000;
 /// Time after the goodbye in which the caller may still say something.
 const LAST_CHANCE_MS: u64 = 300;
+/// A voice of less than 300 ms stops no goodbye. It is noticed after up to 96 ms, and its end after [`VOICE_HANG_OVER_MS`].
+const YIELDS_AFTER_MS: u64 = 200 + VOICE_HANG_OVER_MS;
 /// Goodbyes of one call that the caller may speak into. A noise without end is no reason to stay for ever.
 const GOODBYES_MAX: u8 = 2;
 /// For a model whose goodbye the caller has answered.
@@ -32,6 +34,8 @@ pub(super) struct Departure {
     then: Then,
     pub(super) stage: DepartureStage,
     until: u64,
+    /// A voice over the goodbye stops it at this time, if it lasts.
+    yields_at: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -61,6 +65,9 @@ pub(super) enum DepartureStage {
 
 impl Departure {
     pub(super) fn due(&self) -> u64 {
+        if let Some(yields_at) = self.yields_at {
+            return yields_at;
+        }
         match self.stage {
             DepartureStage::Settling { until } => until.min(self.until),
             DepartureStage::LastChance { until } => until,
@@ -100,6 +107,11 @@ impl Departure {
         true
     }
 
+    /// The caller's voice has ended before it stopped the goodbye.
+    pub(super) fn caller_ended(&mut self) {
+        self.yields_at = None;
+    }
+
     /// The voice has finished speaking.
     pub(super) fn has_spoken(&mut self, now_ms: u64) {
         if let DepartureStage::Settling { until } = &mut self.stage {
@@ -137,11 +149,27 @@ impl CallMachine {
         self.leave(then, stage, now.ms + GOODBYE_MS_MAX, now, out);
     }
 
-    /// The caller speaks into the agent's goodbye, so the call goes on.
-    pub(super) fn stay_after_goodbye(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
-        let is_goodbye = matches!(&self.phase, Phase::Leaving(leaving) if leaving.is_goodbye());
+    /// A voice begins over the agent's goodbye, which pauses: it may be a cough.
+    pub(super) fn pause_goodbye(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        let may_stay = self.may_stay();
+        if let Phase::Leaving(leaving) = &mut self.phase
+            && leaving.is_goodbye()
+            && may_stay
+        {
+            leaving.yields_at = Some(now.ms + YIELDS_AFTER_MS);
+            self.pause_speech(now, out);
+        }
+    }
+
+    fn may_stay(&self) -> bool {
         let may_stay = self.goodbyes < GOODBYES_MAX && self.stops_at.is_none();
-        if !is_goodbye || !may_stay || self.voice != VoiceState::Ready {
+        may_stay && self.voice == VoiceState::Ready
+    }
+
+    /// The caller speaks into the agent's goodbye, so the call goes on.
+    fn stay_after_goodbye(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        if !self.may_stay() {
+            self.resume_speech(now, out);
             return;
         }
         self.goodbyes += 1;
@@ -226,7 +254,12 @@ impl CallMachine {
             // From now on the voice hears nothing of the caller, so not the end of these words either.
             self.tell_activity(false, out);
         }
-        self.phase = Phase::Leaving(Departure { then, stage, until });
+        self.phase = Phase::Leaving(Departure {
+            then,
+            stage,
+            until,
+            yields_at: None,
+        });
     }
 
     /// Cancels the call to a person, if one is under way.
@@ -242,6 +275,9 @@ impl CallMachine {
         let Phase::Leaving(leaving) = &mut self.phase else {
             return;
         };
+        if leaving.yields_at.take().is_some() {
+            return self.stay_after_goodbye(now, out);
+        }
         match leaving.stage {
             DepartureStage::Settling { until } if until <= now.ms && leaving.until > now.ms => {
                 let mark = self.speaking.mark(out);

@@ -130,7 +130,7 @@ impl CallMachine {
             Phase::Talking if self.interruptions_mode() == InterruptionMode::Fast => {
                 self.pause_speech(now, out);
             }
-            Phase::Leaving(_) => self.stay_after_goodbye(now, out),
+            Phase::Leaving(_) => self.pause_goodbye(now, out),
             _ => {}
         }
     }
@@ -140,6 +140,9 @@ impl CallMachine {
         self.guard.caller_ended(at, now.ms);
         self.tell_activity(false, out);
         self.resume_speech(now, out);
+        if let Phase::Leaving(leaving) = &mut self.phase {
+            leaving.caller_ended();
+        }
     }
 
     /// The model hears the caller.

@@ -1,5 +1,6 @@
 //! Calls, as stories and at random.
 
+mod faults;
 mod figures;
 mod guarded;
 mod joined;

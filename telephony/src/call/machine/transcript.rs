@@ -43,6 +43,14 @@ struct TranscriptEntry {
     speech: Option<Speech>,
 }
 
+impl TranscriptEntry {
+    /// Models write `[Silence]` and the like, which nobody has said.
+    fn is_note(&self) -> bool {
+        let text = self.turn.text.trim();
+        self.turn.role != Speaker::Tool && text.starts_with('[') && text.ends_with(']')
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Speech {
     from_ms: u64,
@@ -237,6 +245,7 @@ impl TranscriptBuilder {
     pub(super) fn so_far(&self) -> Vec<(Speaker, String)> {
         let turns = self.turns.iter().filter(|said| !said.is_own);
         turns
+            .filter(|said| !said.is_note())
             .map(|said| {
                 let words = said.for_models.as_ref().unwrap_or(&said.turn.text);
                 (said.turn.role, words.clone())
@@ -250,6 +259,7 @@ impl TranscriptBuilder {
         let turns: Vec<SpokenTurn> = self
             .turns
             .drain(..)
+            .filter(|said| !said.is_note())
             .map(|said| SpokenTurn {
                 text: said.turn.text.trim().to_owned(),
                 ..said.turn

@@ -187,13 +187,35 @@ fn who_speaks_into_the_goodbye_is_heard() {
         heard,
         [MachineEffect::Voice(VoiceInput::Audio(vec![5; 320]))]
     );
-    let effects = call.on(MachineInput::Leg(LegEvent::VoiceStarted));
-    assert!(
-        tells(&effects)
-            .iter()
-            .any(|told| matches!(told, VoiceInput::Text(_)))
-    );
+    assert_eq!(call.caller_speaks(), [Order::Pause]);
+    let is_told = |effects: &[MachineEffect]| {
+        let mut told = tells(effects).into_iter();
+        told.any(|told| matches!(told, VoiceInput::Text(_)))
+    };
+    assert!(!is_told(&call.wait(599)) && is_told(&call.wait(1)));
     assert!(!hung_up(&call.wait(30_000)));
+}
+
+/// A cough pauses the goodbye, also in the 300 ms after it.
+#[test]
+fn a_short_voice_stops_no_goodbye() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(tool("t", "end_call", json!({})));
+    call.caller_speaks();
+    assert!(!hung_up(&call.wait(550)));
+    let effects = call.on(MachineInput::Leg(LegEvent::VoiceEnded));
+    assert!(orders(&effects).contains(&&Order::Continue));
+    let effects = call.wait(1_500);
+    let mut all = call.play(&effects);
+    call.caller_speaks();
+    all.extend(call.wait(550));
+    assert!(!hung_up(&all), "it may be a word");
+    all.extend(call.on(MachineInput::Leg(LegEvent::VoiceEnded)));
+    all.extend(call.wait(0));
+    assert!(hung_up(&all));
+    let is_told = |told: &&VoiceInput| matches!(told, VoiceInput::Text(_));
+    assert!(!tells(&all).iter().any(is_told), "{all:?}");
 }
 
 /// The caller began before the model wanted to hang up, and is still speaking when the goodbye was played.
@@ -229,6 +251,7 @@ fn a_noise_without_end_keeps_no_call() {
         call.on(AUDIO());
         call.on(tool(&format!("t{goodbye}"), "end_call", json!({})));
         call.on(MachineInput::Leg(LegEvent::VoiceStarted));
+        call.wait(700);
         call.on(MachineInput::Leg(LegEvent::VoiceEnded));
     }
     let effects = call.wait(2_000);

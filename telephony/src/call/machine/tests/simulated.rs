@@ -315,7 +315,7 @@ impl SimulatedCall {
         call
     }
 
-    fn take(&mut self, input: MachineInput) {
+    pub(super) fn take(&mut self, input: MachineInput) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let mut effects = Vec::new();
@@ -431,10 +431,20 @@ impl SimulatedCall {
 
     /// Music sets in and does not end. It is no voice for models.
     pub(super) fn music(&mut self, ms: u64) {
-        let end = self.ms + ms;
+        self.noise(300, ms);
+    }
+
+    /// A noise sets in that this side takes for a voice without end. Models do if it is as loud as one.
+    pub(super) fn noise(&mut self, loudness: i16, ms: u64) {
         self.take(MachineInput::Leg(LegEvent::VoiceStarted));
-        while self.ms < end {
-            self.take(MachineInput::Leg(LegEvent::Audio(vec![300; 640])));
+        self.sound(loudness, ms);
+    }
+
+    /// A sound of the caller's side, or silence.
+    pub(super) fn sound(&mut self, loudness: i16, ms: u64) {
+        let end = self.ms + ms;
+        while self.ms < end && self.hung_up_ms.is_none() {
+            self.take(MachineInput::Leg(LegEvent::Audio(vec![loudness; 640])));
             self.wait(FRAME_MS);
         }
     }
@@ -512,6 +522,14 @@ impl SimulatedCall {
             silent_since = silent_since.max(*ends);
         }
         silences
+    }
+
+    /// The reason of an end without a fault.
+    pub(super) fn ended_because(&self) -> Option<HangupReason> {
+        self.reports.iter().find_map(|report| match report {
+            CallReport::Hangup { reason, .. } => Some(*reason),
+            _ => None,
+        })
     }
 
     pub(super) fn transcript(&self) -> Vec<(Speaker, String, bool)> {
