@@ -84,13 +84,11 @@ async fn index_batch(store: &Store, until: &str) -> Result<usize, DbErr> {
     let found = IndexedCall::find_by_statement(statement(store, &sql, [until.into()]));
     let found = found.all(store.reader()).await?;
     let count = found.len();
-    // After the last batch all calls up to then are in the table.
-    let position = match found.last() {
-        Some(last) if count == BATCH => last.id.clone(),
-        _ => until.to_owned(),
+    let Some(last) = found.last() else {
+        return Ok(0);
     };
     let moved = "UPDATE caller_index SET position = $1 WHERE position < $1";
-    let moved = statement(store, moved, [position.into()]);
+    let moved = statement(store, moved, [last.id.as_str().into()]);
     // A call that was erased meanwhile has another number.
     let source = json_rows(store.backend(), &COLUMNS);
     let add = format!(
@@ -136,21 +134,18 @@ pub(super) async fn sweep(store: &Store) -> Result<u64, DbErr> {
         let Some(tenant) = found.first() else {
             return Ok(removed);
         };
-        removed += sweep_tenant(store, *tenant).await?;
         last = tenant.to_string();
+        removed += sweep_tenant(store, *tenant).await?;
     }
 }
 
-/// As [`sweep`], if it is this node's turn.
-pub(super) async fn sweep_in_turn(store: &Store, node: &Membership) {
-    let swept = match is_sweeper(store, node).await {
-        Ok(true) => sweep(store).await.map(drop),
-        Ok(false) => Ok(()),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = swept {
-        tracing::warn!(%error, "could not look for callers without calls; the next try is tomorrow");
+/// As [`sweep`], if it is this node's turn. Returns whether it was.
+pub(super) async fn sweep_in_turn(store: Store, node: Membership) -> Result<bool, DbErr> {
+    let is_turn = is_sweeper(&store, &node).await?;
+    if is_turn {
+        sweep(&store).await?;
     }
+    Ok(is_turn)
 }
 
 async fn sweep_tenant(store: &Store, tenant: TenantId) -> Result<u64, DbErr> {
@@ -160,8 +155,8 @@ async fn sweep_tenant(store: &Store, tenant: TenantId) -> Result<u64, DbErr> {
         has_calls: bool,
     }
     let find = format!(
-        "SELECT p.caller_number, EXISTS (SELECT 1 FROM calls c WHERE c.tenant_id = $1 AND c.caller_number = p.caller_number) \
-         AS has_calls FROM caller_parts p WHERE p.tenant_id = $1 AND p.part > $2 ORDER BY p.part LIMIT {BATCH}"
+        "SELECT p.caller_number, (SELECT c.id FROM calls c WHERE c.tenant_id = $1 AND c.caller_number = p.caller_number LIMIT 1) \
+         IS NOT NULL AS has_calls FROM caller_parts p WHERE p.tenant_id = $1 AND p.part > $2 ORDER BY p.part LIMIT {BATCH}"
     );
     let (mut last, mut removed) = (callers::start_of(""), 0);
     loop {

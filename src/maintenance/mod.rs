@@ -70,11 +70,6 @@ async fn sweep_regularly(
     let mut callers_swept_at: Option<Millis> = None;
     loop {
         tokio::time::sleep(Duration::from_secs(retention.sweep_seconds)).await;
-        let now = clock.now();
-        if callers_swept_at.is_none_or(|at| now.since(at) >= DAY_MS) {
-            callers_swept_at = Some(now);
-            callers::sweep_in_turn(store, node).await;
-        }
         let sweeping = sweep_in_turn(
             store.clone(),
             Arc::clone(clock),
@@ -89,6 +84,19 @@ async fn sweep_regularly(
                 tracing::warn!(%error, "could not remove old rows; the next sweep tries again");
             }
             Err(error) => tracing::error!(%error, "a sweep of old rows died; the next one runs"),
+        }
+        let now = clock.now();
+        if callers_swept_at.is_some_and(|at| now.since(at) < DAY_MS) {
+            continue;
+        }
+        let sweeping = callers::sweep_in_turn(store.clone(), node.clone());
+        match actix_web::rt::spawn(sweeping).await {
+            Ok(Ok(true)) => callers_swept_at = Some(now),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "could not look for callers without calls; the next sweep tries again");
+            }
+            Err(error) => tracing::error!(%error, "a sweep of callers died; the next one runs"),
         }
     }
 }

@@ -175,6 +175,16 @@ pub async fn page(
     tenant: TenantId,
     filter: &CallFilter,
 ) -> Result<CallList, ApiError> {
+    let (page, _) = searched_page(db, tenant, filter).await?;
+    Ok(page)
+}
+
+/// A page of a tenant's calls, newest first, and the oldest call that was searched for it, if older ones may match, too.
+pub async fn searched_page(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    filter: &CallFilter,
+) -> Result<(CallList, Option<CallId>), ApiError> {
     let page = filter.page;
     let start = match filter.before {
         Some(before) => Some(end_of_page(db, tenant, before).await?),
@@ -187,18 +197,19 @@ pub async fn page(
         calls = narrowed.read(db, page.of(select)).await?;
     }
     let has_more = page.has_more(&mut calls);
-    Ok(CallList::new(page, calls, has_more))
+    let since = narrowed.since.map(|(_, call)| call);
+    Ok((CallList::new(page, calls, has_more), since))
 }
 
-/// Matching calls, newest first, at most `limit`; only those older than `after`, if it is given. With them the time since when
-/// calls were searched, if not all were.
+/// Matching calls, newest first, at most `limit`; only those older than `after`, if it is given. With them the
+/// oldest call that was searched, if older ones may match, too.
 pub async fn newest<V: PartialModelTrait>(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     filter: &CallFilter,
     after: Option<(Millis, CallId)>,
     limit: u64,
-) -> Result<(Vec<V>, Option<Millis>), DbErr> {
+) -> Result<(Vec<V>, Option<(Millis, CallId)>), DbErr> {
     let narrowed = filter.by_index(db, tenant, after).await?;
     let select = newest_first(tenant, narrowed.calls.clone());
     let calls = narrowed.read(db, select.limit(limit)).await?;

@@ -26,6 +26,7 @@ pub struct CallCount {
     calls: usize,
     answered: usize,
     talk_seconds: i64,
+    /// False if older calls were not searched.
     is_all: bool,
 }
 
@@ -48,11 +49,6 @@ pub async fn read(visit: &SignedIn, filter: &CallFilter) -> Result<CallCount, Ap
 }
 
 impl CallCount {
-    /// False if older calls were not searched.
-    pub const fn is_all(&self) -> bool {
-        self.is_all
-    }
-
     /// `38 calls, 35 answered, 112 min`
     pub fn show(&self, visit: &SignedIn) -> String {
         let counts = [

@@ -95,9 +95,7 @@ impl CallExport {
         let is_full = u64::try_from(found.len()).is_ok_and(|count| count >= BATCH);
         let last = found.last().map(|call| (call.started_at, call.id));
         // Without a full batch, a search goes on where it stopped.
-        let rest = since.map(|since| (since, CallId::first_at(Millis::from_i64(0))));
-        let rest = rest.filter(|rest| Some(*rest) != self.after);
-        self.after = if is_full { last } else { rest };
+        self.after = if is_full { last } else { since };
         self.is_over = self.after.is_none();
         Ok(Some((lines, self)))
     }

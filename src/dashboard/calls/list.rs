@@ -1,7 +1,7 @@
 //! The list of calls.
 
 use actix_web::{HttpRequest, HttpResponse};
-use dikala_entities::CallerNumber;
+use dikala_entities::{CallId, CallerNumber};
 use maud::{Markup, html};
 
 use super::{
@@ -29,9 +29,11 @@ pub async fn list(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse,
         Ok(asked) => {
             // Read before the rows: an event committed in between is then sent twice rather than missed.
             let position = follow::position(&visit).await?;
-            let found =
-                calls::page(visit.store().api_reader(), visit.tenant(), &asked.filter).await?;
-            let content = content(&visit, &asked, &found, position).await?;
+            let (db, tenant) = (visit.store().api_reader(), visit.tenant());
+            let (found, since) = calls::searched_page(db, tenant, &asked.filter).await?;
+            let last = found.calls.last().map(|call| call.id);
+            let older = if found.has_more { last } else { since };
+            let content = content(&visit, &asked, &found, (position, older)).await?;
             Ok(layout::page(&visit, &title, content))
         }
         Err(filled) => {
@@ -45,7 +47,7 @@ async fn content(
     visit: &SignedIn,
     asked: &CallQuery,
     found: &CallList,
-    position: i64,
+    (position, older): (i64, Option<CallId>),
 ) -> Result<Markup, ApiError> {
     let names = CallNames::for_rows(visit, &found.calls).await?;
     let filled = if asked.is_narrow() {
@@ -58,7 +60,6 @@ async fn content(
         true => Some(counted::read(visit, &asked.filter).await?),
         false => None,
     };
-    let has_older = found.has_more || count.is_some_and(|count| !count.is_all());
     Ok(html! {
         (form)
         div.above {
@@ -72,7 +73,7 @@ async fn content(
             (rows::table(visit, &visit.t("calls-title"), &found.calls, &names))
             @if found.calls.is_empty() { div data-none { (nothing(visit, asked)) } }
         }))
-        (paging(visit, asked, found, has_older))
+        (paging(visit, asked, older))
     })
 }
 
@@ -121,7 +122,7 @@ fn nothing(visit: &SignedIn, asked: &CallQuery) -> Markup {
 }
 
 /// Links to older calls and back to the newest.
-fn paging(visit: &SignedIn, asked: &CallQuery, found: &CallList, has_older: bool) -> Markup {
+fn paging(visit: &SignedIn, asked: &CallQuery, older: Option<CallId>) -> Markup {
     let query = asked.query();
     let path = |more: &str| {
         let all: Vec<&str> = [query.as_str(), more]
@@ -133,8 +134,7 @@ fn paging(visit: &SignedIn, asked: &CallQuery, found: &CallList, has_older: bool
             false => format!("{PATH}?{}", all.join("&")),
         }
     };
-    let last = found.calls.last().filter(|_| has_older);
-    let older = last.map(|last| path(&format!("before={}", last.id)));
+    let older = older.map(|older| path(&format!("before={older}")));
     let newest = (!asked.is_first_page()).then(|| path(""));
     let ids = ("calls-newest", "page-older");
     paging_as(visit, ids, newest.as_deref(), older.as_deref())

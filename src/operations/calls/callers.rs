@@ -17,7 +17,7 @@ const DIGITS_MIN: usize = 3;
 /// Most digits of a number (E.164).
 const DIGITS_MAX: usize = 15;
 /// Newest calls of a tenant that are looked at directly.
-const NEWEST: usize = 2_000;
+const NEWEST: u64 = 2_000;
 /// Callers that are read by their index.
 const CALLERS_MAX: usize = 50;
 /// Rows of the table for one number, at most, that begin with the same digits.
@@ -76,17 +76,12 @@ impl CallerPart {
     /// The condition on a call's number, without any index.
     pub fn condition(&self) -> Condition {
         let like = |pattern: String| call::Column::CallerNumber.like(pattern);
+        let within = self.within.as_ref();
+        let start = self.start.as_ref();
         Condition::any()
-            .add_option(
-                self.within
-                    .as_ref()
-                    .map(|digits| like(format!("+%{digits}%"))),
-            )
-            .add_option(
-                self.start
-                    .as_ref()
-                    .map(|digits| like(format!("+{digits}%"))),
-            )
+            .add(call::Column::CallerNumber.eq(self.typed.as_str()))
+            .add_option(within.map(|digits| like(format!("+%{digits}%"))))
+            .add_option(start.map(|digits| like(format!("+{digits}%"))))
     }
 
     /// The beginnings of the parts that match.
@@ -115,7 +110,7 @@ impl CallerPart {
         Ok(FoundCallers {
             condition: self.condition(),
             is_by_index: false,
-            since: since.filter(|since| from.is_none_or(|from| from < *since)),
+            since: since.filter(|(since, _)| from.is_none_or(|from| from < *since)),
         })
     }
 
@@ -125,24 +120,22 @@ impl CallerPart {
         db: &impl ConnectionTrait,
         tenant: TenantId,
     ) -> Result<Option<Vec<String>>, DbErr> {
-        let newest = call::Entity::of(tenant)
-            .select_only()
-            .columns([call::Column::CallerNumber, call::Column::StartedAt])
-            .order_by_desc(call::Column::StartedAt)
-            .order_by_desc(call::Column::Id)
-            .limit(NEWEST as u64);
-        let newest: Vec<(String, Millis)> = newest.into_tuple().all(db).await?;
-        if newest.len() == NEWEST && newest.last().map(|(_, at)| *at) > indexed_until(db).await? {
+        let Some(newest) = newest_callers(db, tenant).await? else {
             return Ok(None);
-        }
-        let newest = newest.into_iter().map(|(caller, _)| caller);
-        let mut callers: Vec<String> = newest.filter(|caller| self.is_in(caller)).collect();
-        callers.push(self.typed.clone());
+        };
+        let mut callers: Vec<String> = newest
+            .into_iter()
+            .filter(|caller| self.is_in(caller))
+            .collect();
         for beginning in self.beginnings() {
             callers.extend(read_callers(db, tenant, beginning).await?);
         }
         callers.sort();
         callers.dedup();
+        let is_known = callers.contains(&self.typed);
+        if !is_known && (callers.is_empty() || is_caller(db, tenant, &self.typed).await?) {
+            callers.push(self.typed.clone());
+        }
         Ok(Some(callers))
     }
 
@@ -163,6 +156,42 @@ impl CallerPart {
                 .as_ref()
                 .is_some_and(|start| digits.starts_with(start))
     }
+}
+
+/// The callers of the newest calls; of all that the table may lack. `None` if it lacks more than can be looked at.
+async fn newest_callers(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+) -> Result<Option<Vec<String>>, DbErr> {
+    let until = indexed_until(db).await?;
+    for most in [NEWEST, WINDOW] {
+        let newest = call::Entity::of(tenant)
+            .select_only()
+            .columns([call::Column::CallerNumber, call::Column::StartedAt])
+            .order_by_desc(call::Column::StartedAt)
+            .order_by_desc(call::Column::Id)
+            .limit(most);
+        let newest: Vec<(String, Millis)> = newest.into_tuple().all(db).await?;
+        let oldest = newest.last().map(|(_, at)| *at);
+        if (newest.len() as u64) < most || oldest <= until {
+            return Ok(Some(newest.into_iter().map(|(caller, _)| caller).collect()));
+        }
+    }
+    Ok(None)
+}
+
+async fn is_caller(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    caller: &str,
+) -> Result<bool, DbErr> {
+    let call = call::Entity::of(tenant)
+        .select_only()
+        .column(call::Column::Id)
+        .filter(call::Column::CallerNumber.eq(caller))
+        .limit(1);
+    let found: Option<String> = call.into_tuple().one(db).await?;
+    Ok(found.is_some())
 }
 
 /// Callers with a part that begins like that.
@@ -226,20 +255,21 @@ pub struct FoundCallers {
     pub condition: Condition,
     /// True if they are to be read by the index of callers, otherwise by time.
     pub is_by_index: bool,
-    /// Older calls are not looked at.
-    pub since: Option<Millis>,
+    /// The oldest call that is looked at, if there are older ones.
+    pub since: Option<(Millis, CallId)>,
 }
 
-/// The start of the oldest call that is read one after the other; `None` if all are.
+/// The oldest call that is read one after the other; `None` if all are.
 async fn window(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     until: Option<Millis>,
-) -> Result<Option<Millis>, DbErr> {
+) -> Result<Option<(Millis, CallId)>, DbErr> {
     let mut calls = call::Entity::of(tenant)
         .select_only()
-        .column(call::Column::StartedAt)
+        .columns([call::Column::StartedAt, call::Column::Id])
         .order_by_desc(call::Column::StartedAt)
+        .order_by_desc(call::Column::Id)
         .offset(WINDOW)
         .limit(1);
     if let Some(until) = until {

@@ -131,8 +131,8 @@ impl Index {
 pub struct IndexedCalls {
     pub calls: Condition,
     index: Option<&'static Index>,
-    /// Older calls are not among them, although they may match.
-    pub since: Option<Millis>,
+    /// The oldest call that is searched, if older ones may match, too.
+    pub since: Option<(Millis, CallId)>,
 }
 
 impl IndexedCalls {
@@ -214,7 +214,8 @@ impl CallFilter {
             let found = part.search(db, tenant, (self.from, until)).await?;
             let others = asked.iter().map(|by| self.looked_up(*by));
             let others = others.fold(Condition::all(), Condition::add);
-            let since = found.since.map(|since| call::Column::StartedAt.gte(since));
+            let since = found.since;
+            let since = since.map(|(since, _)| call::Column::StartedAt.gte(since));
             return Ok(IndexedCalls {
                 calls: others.add(found.condition).add(within).add_option(since),
                 index: found.is_by_index.then_some(&BY_CALLER),

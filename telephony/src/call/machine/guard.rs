@@ -27,8 +27,6 @@ const NEXT_FILLER_MS: u64 = 8_000;
 /// The longest voice of a caller that is waited for while the agent says nothing. With a filler 6 s later no caller waits for more
 /// than 21 s in a noise that never pauses.
 const NOISE_MS: u64 = 15_000;
-/// Talk in which no voice of the caller begins or ends counts for this long: the model may answer a noise or a machine.
-const TALK_ALONE_MS: u64 = 300_000;
 /// Quieter samples of the agent (−50 dBFS) count as silence.
 const SOFTEST: u16 = 104;
 
@@ -92,8 +90,6 @@ pub(super) struct ConversationGuard {
     caller_speaks: bool,
     /// When the caller's voice began.
     caller_since: u64,
-    /// When the caller's voice last began or ended.
-    voice_changed: u64,
     /// The agent owes the caller an answer.
     owed: Option<OwedAnswer>,
     /// The caller has said nothing since the agent's words.
@@ -146,7 +142,6 @@ impl ConversationGuard {
             settings,
             caller_speaks: false,
             caller_since: 0,
-            voice_changed: 0,
             owed: None,
             silence: None,
             queued_until: 0,
@@ -172,7 +167,6 @@ impl ConversationGuard {
 
     /// The call is answered: the caller waits for the first words.
     pub(super) fn begin(&mut self, now: u64) {
-        self.voice_changed = now;
         self.owe(now, OwedWords::Words);
     }
 
@@ -191,15 +185,13 @@ impl ConversationGuard {
     pub(super) fn caller_started(&mut self, now: u64) {
         self.caller_speaks = true;
         self.caller_since = now;
-        self.voice_changed = now;
         self.owed = None;
         self.silence = None;
     }
 
     /// The model has heard words of the caller, perhaps within a noise that hides when they ended.
     pub(super) fn caller_was_heard(&mut self, now: u64) {
-        let is_alive = self.is_alive(now);
-        if let Some(silence) = self.silence.as_mut().filter(|_| is_alive) {
+        if let Some(silence) = &mut self.silence {
             *silence = CallerSilence {
                 since: now,
                 reminders: 0,
@@ -216,7 +208,6 @@ impl ConversationGuard {
     /// The caller's voice ended at `at`, or keys were complete then.
     pub(super) fn caller_ended(&mut self, at: u64, now: u64) {
         self.caller_speaks = false;
-        self.voice_changed = now;
         self.silence = None;
         // An agent whose speech is only paused goes on with it.
         match self.has_speech(now) {
@@ -297,10 +288,6 @@ impl ConversationGuard {
         self.played(now);
         let owes_rest = |owed: OwedAnswer| owed.what == OwedWords::Rest;
         if !self.caller_speaks && self.owed.is_none_or(owes_rest) {
-            self.owed = None;
-            if !self.is_alive(now) {
-                return self.listen(now);
-            }
             self.silence = None;
             self.owe(now, OwedWords::Answer);
         }
@@ -333,7 +320,6 @@ impl ConversationGuard {
             self.caller_speaks = false;
             return;
         }
-        self.voice_changed = now;
         if let Some(owed) = &mut self.owed {
             owed.since = now;
         }
@@ -341,11 +327,6 @@ impl ConversationGuard {
             silence.since = now;
         }
         self.filler_due = self.filler_due.max(now + FUNCTION_FILLER_MS);
-    }
-
-    /// All that is still to be played is silence.
-    pub(super) fn plays_silence(&self, now: u64) -> bool {
-        self.unplayed_ms(now) > 0 && !self.has_speech(now)
     }
 
     /// Speech that is queued and not played at `now`, in milliseconds.
@@ -396,11 +377,9 @@ impl ConversationGuard {
         if self.is_held {
             return None;
         }
-        let alive_until = self.voice_changed + TALK_ALONE_MS;
         if self.caller_speaks {
             let since = self.caller_since.max(self.audible_until);
-            let due = (since + NOISE_MS).min(alive_until);
-            return Some((due, GuardStep::IgnoreNoise));
+            return Some((since + NOISE_MS, GuardStep::IgnoreNoise));
         }
         let (due, step) = if self.functions > 0 {
             let after_words = self.audible_until + FUNCTION_FILLER_MS;
@@ -428,21 +407,13 @@ impl ConversationGuard {
                 ),
                 _ => return None,
             };
-            let due = match silence.reminders {
-                0 => {
-                    let since = silence.since.max(self.audible_until);
-                    (since + after).min(alive_until)
-                }
-                _ => silence.since + after,
+            let since = match silence.reminders {
+                0 => silence.since.max(self.audible_until),
+                _ => silence.since,
             };
-            (due, step)
+            (since + after, step)
         };
         Some((due.max(self.audible_until), step))
-    }
-
-    /// The caller's voice has begun or ended lately.
-    fn is_alive(&self, now: u64) -> bool {
-        now < self.voice_changed + TALK_ALONE_MS
     }
 
     fn has_speech(&self, now: u64) -> bool {

@@ -42,11 +42,6 @@ impl CallMachine {
         }
         let say = |text: &str| MachineEffect::Voice(VoiceInput::Text(text.to_owned()));
         let ask = |text: &str| MachineEffect::Voice(VoiceInput::AnswerNow(text.to_owned()));
-        if step.stall().is_some() && self.guard.plays_silence(now.ms) {
-            // The next words would be heard after it.
-            self.speaking.flush(false, out);
-            self.guard.played(now.ms);
-        }
         match step {
             GuardStep::AskAgain => out.push(ask(ANSWER_NOW)),
             GuardStep::AskForRest => out.push(ask(GO_ON)),

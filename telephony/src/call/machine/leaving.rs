@@ -1,6 +1,6 @@
 //! The ways to leave a call: after the agent's last words, soon, after a sentence of the bridge, or by transfer to a person.
 
-use dikala_entities::{HangupInitiator, HangupReason};
+use dikala_entities::{HangupInitiator, HangupReason, InterruptionMode};
 use dikala_sip::leg::{Order, VOICE_HANG_OVER_MS};
 use serde_json::json;
 
@@ -36,6 +36,8 @@ pub(super) struct Departure {
     until: u64,
     /// A voice over the goodbye stops it at this time, if it lasts.
     yields_at: Option<u64>,
+    /// The model was interrupted by that voice.
+    is_interrupted: bool,
 }
 
 #[derive(Debug)]
@@ -66,7 +68,7 @@ pub(super) enum DepartureStage {
 impl Departure {
     pub(super) fn due(&self) -> u64 {
         if let Some(yields_at) = self.yields_at {
-            return yields_at;
+            return yields_at.min(self.until);
         }
         match self.stage {
             DepartureStage::Settling { until } => until.min(self.until),
@@ -110,6 +112,12 @@ impl Departure {
     /// The caller's voice has ended before it stopped the goodbye.
     pub(super) fn caller_ended(&mut self) {
         self.yields_at = None;
+        self.is_interrupted = false;
+    }
+
+    /// The model was interrupted. That counts once the voice has stopped the goodbye.
+    pub(super) fn interrupted(&mut self) {
+        self.is_interrupted = self.yields_at.is_some();
     }
 
     /// The voice has finished speaking.
@@ -152,11 +160,14 @@ impl CallMachine {
     /// A voice begins over the agent's goodbye, which pauses: it may be a cough.
     pub(super) fn pause_goodbye(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let may_stay = self.may_stay();
-        if let Phase::Leaving(leaving) = &mut self.phase
-            && leaving.is_goodbye()
-            && may_stay
-        {
-            leaving.yields_at = Some(now.ms + YIELDS_AFTER_MS);
+        let Phase::Leaving(leaving) = &mut self.phase else {
+            return;
+        };
+        if !leaving.is_goodbye() || !may_stay {
+            return;
+        }
+        leaving.yields_at = Some(now.ms + YIELDS_AFTER_MS);
+        if self.interruptions_mode() == InterruptionMode::Fast {
             self.pause_speech(now, out);
         }
     }
@@ -172,9 +183,14 @@ impl CallMachine {
             self.resume_speech(now, out);
             return;
         }
+        let is_interrupted =
+            matches!(&self.phase, Phase::Leaving(leaving) if leaving.is_interrupted);
         self.goodbyes += 1;
         self.phase = Phase::Talking;
-        self.pause_speech(now, out);
+        match is_interrupted {
+            true => self.flush_speech(true, now, out),
+            false => self.pause_speech(now, out),
+        }
         out.push(MachineEffect::Voice(VoiceInput::Text(GO_ON.to_owned())));
     }
 
@@ -259,6 +275,7 @@ impl CallMachine {
             stage,
             until,
             yields_at: None,
+            is_interrupted: false,
         });
     }
 

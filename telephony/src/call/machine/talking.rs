@@ -58,6 +58,9 @@ impl CallMachine {
                 if is_held {
                     self.guard.paused(now.ms);
                     self.tell_activity(false, out);
+                    if let Phase::Leaving(leaving) = &mut self.phase {
+                        leaving.caller_ended();
+                    }
                 }
                 self.is_held = is_held;
                 let order = if is_held {
@@ -190,6 +193,8 @@ impl CallMachine {
         self.transcript.interrupted(self.speaking.said_ms());
         if self.is_for_the_caller(now) {
             self.flush_speech(true, now, out);
+        } else if let Phase::Leaving(leaving) = &mut self.phase {
+            leaving.interrupted();
         }
     }
 

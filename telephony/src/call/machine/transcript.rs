@@ -46,8 +46,9 @@ struct TranscriptEntry {
 impl TranscriptEntry {
     /// Models write `[Silence]` and the like, which nobody has said.
     fn is_note(&self) -> bool {
-        let text = self.turn.text.trim();
-        self.turn.role != Speaker::Tool && text.starts_with('[') && text.ends_with(']')
+        let text = self.turn.text.trim().strip_prefix('[');
+        let note = text.and_then(|text| text.strip_suffix(']'));
+        self.turn.role != Speaker::Tool && note.is_some_and(|note| !note.contains(['[', ']']))
     }
 }
 

@@ -247,32 +247,6 @@ fn a_caller_who_is_understood_in_a_noise_is_not_silent() {
     assert_eq!(guard.next(), Some((45_000, GuardStep::Remind)));
 }
 
-/// A model hears words in a noise, or in nothing, and answers them.
-#[rstest]
-fn words_without_a_beginning_or_end_of_a_voice_keep_no_call(
-    #[values(false, true)] is_noise: bool,
-    #[values(false, true)] is_interrupted: bool,
-) {
-    let mut guard = after_words(1_000);
-    if is_noise {
-        guard.caller_started(0);
-    }
-    let mut all = Vec::new();
-    for now in (5_000..600_000).step_by(5_000) {
-        all.extend(steps(&mut guard, now, true));
-        guard.caller_was_heard(now);
-        says(&mut guard, 1_000, now);
-        if is_interrupted {
-            guard.flushed(now + 500);
-        }
-    }
-    let first = |wanted| all.iter().find(|(_, step)| *step == wanted);
-    let times =
-        [GuardStep::Remind, GuardStep::EndForSilence].map(|step| first(step).expect("a step").0);
-    assert!((300_000..320_000).contains(&times[0]), "{all:?}");
-    assert!((360_000..=380_000).contains(&times[1]), "{all:?}");
-}
-
 #[test]
 fn a_caller_who_types_is_neither_silent_nor_waiting() {
     let mut guard = after_words(1_000);

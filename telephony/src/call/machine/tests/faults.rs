@@ -10,8 +10,6 @@ use super::{
     *,
 };
 
-/// As loud as a voice.
-const LOUD: i16 = 3_000;
 const MINUTE_MS: u64 = 60_000;
 
 fn gemini() -> (Arc<FakeGemini>, Fake) {
@@ -41,7 +39,6 @@ fn words(call: &SimulatedCall, side: Speaker) -> String {
 #[case::an_empty_turn(ModelReaction::Empty)]
 #[case::in_writing(ModelReaction::Write("[Silence]".to_owned()))]
 #[case::in_sound(hush(1_000))]
-#[case::in_a_long_sound(hush(9_000))]
 fn silence_for_an_answer_is_no_answer(#[case] silence: ModelReaction) {
     let (gemini, fake) = gemini();
     let mut call = SimulatedCall::greeted(&fake);
@@ -113,24 +110,9 @@ fn a_sentence_in_two_turns_is_heard_whole_and_answered_once(
     assert_eq!(fake.broken_rules(), [""; 0]);
 }
 
-/// A menu or an answering machine without a pause, of which the model takes each 2 s for a turn (cookbook#1197).
+/// A menu or an answering machine is a conversation (cookbook#1197), until the service ends the call.
 #[test]
-fn a_machine_that_talks_without_a_pause_is_left() {
-    let (gemini, fake) = gemini();
-    let mut call = SimulatedCall::greeted(&fake);
-    gemini.splits_turns();
-    let began = call.ms;
-    call.noise(LOUD, 15 * MINUTE_MS);
-    let lasted = call.hung_up_ms.expect("an end") - began;
-    assert_eq!(call.ended_because(), None);
-    call.wait(5_000);
-    assert_eq!(call.ended_because(), Some(HangupReason::Silence));
-    assert!((5 * MINUTE_MS..7 * MINUTE_MS).contains(&lasted), "{lasted}");
-}
-
-/// One with pauses is a conversation, until the service ends the call.
-#[test]
-fn a_machine_that_talks_with_pauses_is_left_after_the_longest_time() {
+fn a_machine_that_talks_is_left_after_the_longest_time() {
     let (_, fake) = gemini();
     let mut call = SimulatedCall::greeted(&fake);
     while call.ms < 10 * MINUTE_MS {

@@ -196,6 +196,23 @@ fn who_speaks_into_the_goodbye_is_heard() {
     assert!(!hung_up(&call.wait(30_000)));
 }
 
+/// The model stops for the caller, too: the rest of the goodbye is not heard after the caller's words.
+#[test]
+fn an_interrupted_goodbye_is_not_heard_later() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(tool("t", "end_call", json!({})));
+    let settled = call.wait(1_500);
+    assert!(!settled.is_empty());
+    call.caller_speaks();
+    let effects = call.on(MachineInput::Voice(VoiceEvent::Interrupted));
+    assert!(
+        !orders(&effects).contains(&&Order::Flush),
+        "it may be a cough"
+    );
+    assert!(orders(&call.wait(600)).contains(&&Order::Flush));
+}
+
 /// A cough pauses the goodbye, also in the 300 ms after it.
 #[test]
 fn a_short_voice_stops_no_goodbye() {
