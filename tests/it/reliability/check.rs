@@ -15,11 +15,16 @@ use crate::support::{prelude::*, rest::RestResponse, scrape::Scrape};
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 
 /// Rows that must be gone when no call is active: table and condition.
-const OPEN: [(&str, &str); 5] = [
+const OPEN: [(&str, &str); 6] = [
     ("open calls", "calls WHERE outcome IS NULL"),
     ("open holds", "credit_holds WHERE settled_at IS NULL"),
     ("waiting commands", "bridge_commands WHERE TRUE"),
     ("functions under way", "invocation_claims WHERE TRUE"),
+    // A first attempt that is under way has no row yet.
+    (
+        "events before their first attempt",
+        "events WHERE subscribers LIKE 'wh_%' AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = events.id)",
+    ),
     ("pending deliveries", "deliveries WHERE status = 'pending'"),
 ];
 /// Tables without a tenant.
