@@ -28,23 +28,40 @@ const HALF_48: [i32; 63] = [
     -7135, -4021, 4575, 10533, 6160, -7366, -18181, -11779, 16587, 55507, 83422,
 ];
 
-static UP_8_TO_16: [i32; 76] = bank(&HALF_16, 2);
-static DOWN_24_TO_8: [i32; 114] = bank(&HALF_24, 1);
-static UP_8_TO_24: [i32; 114] = bank(&HALF_24, 3);
-static FROM_16_TO_24: [i32; 126] = bank(&HALF_48, 3);
-static FROM_24_TO_16: [i32; 126] = bank(&HALF_48, 2);
-static DOWN_16_TO_8: [i32; 76] = bank(&HALF_16, 1);
+static UP_8_TO_16: Bank<76> = bank(&HALF_16, 2);
+static DOWN_24_TO_8: Bank<114> = bank(&HALF_24, 1);
+static UP_8_TO_24: Bank<114> = bank(&HALF_24, 3);
+static FROM_16_TO_24: Bank<126> = bank(&HALF_48, 3);
+static FROM_24_TO_16: Bank<126> = bank(&HALF_48, 2);
+static DOWN_16_TO_8: Bank<76> = bank(&HALF_16, 1);
+
+/// Bits of a coefficient's low half.
+const LOW_BITS: u32 = 6;
+
+/// Coefficients in two halves, `high << LOW_BITS | low`. Sums of 16-bit products are what processors do eight at once, and
+/// fit into 32 bits: a low half is below 64, and the high halves of a phase add up to less than 2^15.
+struct Bank<const ALL: usize> {
+    high: [i16; ALL],
+    low: [i16; ALL],
+}
 
 /// The coefficients phase by phase, oldest sample first, scaled by `up` to compensate for the zeros between samples.
-const fn bank<const HALF: usize, const ALL: usize>(half: &[i32; HALF], up: usize) -> [i32; ALL] {
-    let mut bank = [0; ALL];
+const fn bank<const HALF: usize, const ALL: usize>(half: &[i32; HALF], up: usize) -> Bank<ALL> {
+    let mut bank = Bank {
+        high: [0; ALL],
+        low: [0; ALL],
+    };
     let taps = ALL / up;
-    let mut at = 0;
+    let (mut at, mut sum) = (0, 0);
     while at < ALL {
         let (phase, newest) = (at / taps, at % taps);
         let tap = phase + (taps - 1 - newest) * up;
         let mirrored = if tap < HALF { tap } else { ALL - 1 - tap };
-        bank[at] = half[mirrored] * up as i32;
+        let coefficient = half[mirrored] * up as i32;
+        bank.high[at] = (coefficient >> LOW_BITS) as i16;
+        bank.low[at] = (coefficient & ((1 << LOW_BITS) - 1)) as i16;
+        sum = if newest == 0 { 0 } else { sum } + bank.high[at].unsigned_abs() as i32;
+        assert!(sum < 1 << 15, "a sum of products may not fit into 32 bits");
         at += 1;
     }
     bank
@@ -53,7 +70,8 @@ const fn bank<const HALF: usize, const ALL: usize>(half: &[i32; HALF], up: usize
 /// A resampler of one direction of a stream; it keeps the samples that the next ones need.
 #[derive(Debug)]
 pub struct Resampler {
-    bank: &'static [i32],
+    high: &'static [i16],
+    low: &'static [i16],
     up: usize,
     down: usize,
     /// Earlier samples that the filter still needs, then new input.
@@ -87,12 +105,13 @@ impl Resampler {
         Self::new(&DOWN_16_TO_8, 1, 2)
     }
 
-    fn new(bank: &'static [i32], up: usize, down: usize) -> Self {
+    fn new<const ALL: usize>(bank: &'static Bank<ALL>, up: usize, down: usize) -> Self {
         Self {
-            bank,
+            high: &bank.high,
+            low: &bank.low,
             up,
             down,
-            line: vec![0; bank.len() / up - 1],
+            line: vec![0; ALL / up - 1],
             next: 0,
         }
     }
@@ -105,13 +124,16 @@ impl Resampler {
 
     /// Appends the resampled input.
     pub fn run(&mut self, input: &[i16], out: &mut Vec<i16>) {
-        let taps = self.bank.len() / self.up;
+        let taps = self.high.len() / self.up;
         self.line.extend_from_slice(input);
         let end = input.len() * self.up;
         while self.next < end {
             let (from, phase) = (self.next / self.up, self.next % self.up);
-            let coefficients = &self.bank[phase * taps..(phase + 1) * taps];
-            out.push(weighted(&self.line[from..from + taps], coefficients));
+            let samples = &self.line[from..from + taps];
+            let phase = phase * taps..(phase + 1) * taps;
+            let high = i64::from(weighted(samples, &self.high[phase.clone()]));
+            let low = i64::from(weighted(samples, &self.low[phase]));
+            out.push(rounded((high << LOW_BITS) + low));
             self.next += self.down;
         }
         self.next -= end;
@@ -120,12 +142,15 @@ impl Resampler {
     }
 }
 
-fn weighted(samples: &[i16], coefficients: &[i32]) -> i16 {
-    let sum: i64 = samples
+fn weighted(samples: &[i16], coefficients: &[i16]) -> i32 {
+    samples
         .iter()
         .zip(coefficients)
-        .map(|(sample, coefficient)| i64::from(*sample) * i64::from(*coefficient))
-        .sum();
+        .map(|(sample, coefficient)| i32::from(*sample) * i32::from(*coefficient))
+        .sum()
+}
+
+fn rounded(sum: i64) -> i16 {
     let rounded = (sum + (1 << (SHIFT - 1))) >> SHIFT;
     rounded.clamp(i64::from(i16::MIN), i64::from(i16::MAX)) as i16
 }
