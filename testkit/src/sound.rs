@@ -12,6 +12,14 @@ pub(crate) fn tone(milliseconds: u64) -> String {
     STANDARD.encode(tone_bytes(milliseconds))
 }
 
+/// The first of a recording, of this length and in pieces of that one, in base64.
+pub(crate) fn recorded(recording: &[u8], milliseconds: u64, piece_ms: u64) -> Vec<String> {
+    let bytes = |milliseconds: u64| usize::try_from(milliseconds * SAID).unwrap() * 2;
+    let first = &recording[..bytes(milliseconds).min(recording.len())];
+    let pieces = first.chunks(bytes(piece_ms));
+    pieces.map(|piece| STANDARD.encode(piece)).collect()
+}
+
 /// Silence of this length, in base64.
 pub(crate) fn silence(milliseconds: u64) -> String {
     let bytes = usize::try_from(milliseconds * SAID).unwrap() * 2;

@@ -304,6 +304,7 @@ impl ModelSession {
 
     /// Silence ends the caller's turn; voice interrupts the model.
     fn hear(&mut self, milliseconds: u64, voice: bool) -> Result<(), End> {
+        let voice = voice && !self.shared.lock().unwrap().is_deaf;
         self.note(|it| {
             it.audio_ms += milliseconds;
             it.voice_ms += if voice { milliseconds } else { 0 };
@@ -399,7 +400,8 @@ impl ModelSession {
             self.send(&update)?;
         }
         self.speaking_until = self.now + Duration::from_millis(milliseconds);
-        let mut pieces = spoken(milliseconds, piece_ms).into_iter();
+        let recording = self.shared.lock().unwrap().recording.clone();
+        let mut pieces = spoken(recording.as_deref(), milliseconds, piece_ms).into_iter();
         pieces.try_for_each(|piece| self.output.send(Message::binary(piece)))
     }
 

@@ -196,6 +196,10 @@ struct State {
     given: u64,
     takes_no_key: bool,
     splits_turns: bool,
+    /// Speech in place of tones.
+    recording: Option<Arc<[u8]>>,
+    /// No sound is a voice.
+    is_deaf: bool,
 }
 
 impl State {
@@ -252,6 +256,16 @@ impl FakeGemini {
     /// From now on 2 s of voice without a pause are a turn of the caller.
     pub fn splits_turns(&self) {
         self.shared.lock().unwrap().splits_turns = true;
+    }
+
+    /// From now on speech is the first of this recording in place of a tone: samples of 16 bits at 24 kHz.
+    pub fn speaks(&self, recording: &[u8]) {
+        self.shared.lock().unwrap().recording = Some(recording.into());
+    }
+
+    /// While this is true, no sound is a voice.
+    pub fn is_deaf(&self, is_deaf: bool) {
+        self.shared.lock().unwrap().is_deaf = is_deaf;
     }
 
     /// Sets the starts of the next connections, in order; later connections start normally.

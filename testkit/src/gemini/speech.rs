@@ -11,8 +11,12 @@ use tokio_tungstenite::tungstenite::{
 
 use crate::sound;
 
-/// Messages with this much of the model's voice.
-pub(super) fn spoken(milliseconds: u64, piece_ms: u64) -> Vec<Bytes> {
+/// Messages with this much of the model's voice: of the recording, or else of a tone.
+pub(super) fn spoken(recording: Option<&[u8]>, milliseconds: u64, piece_ms: u64) -> Vec<Bytes> {
+    if let Some(recording) = recording {
+        let pieces = sound::recorded(recording, milliseconds, piece_ms);
+        return pieces.iter().map(|piece| message(piece)).collect();
+    }
     // Encoded once: nothing is read meanwhile, and encoding ten minutes takes seconds on a busy machine.
     let piece = message(&sound::tone(piece_ms));
     let count = usize::try_from(milliseconds / piece_ms).unwrap();

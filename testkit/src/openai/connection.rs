@@ -264,6 +264,7 @@ impl RealtimeSession {
 
     /// Silence ends the caller's turn; voice interrupts the model.
     fn hear(&mut self, milliseconds: u64, voice: bool) -> Result<(), End> {
+        let voice = voice && !self.shared.lock().unwrap().is_deaf;
         self.note(|it| {
             it.audio_ms += milliseconds;
             it.voice_ms += if voice { milliseconds } else { 0 };
@@ -365,7 +366,9 @@ impl RealtimeSession {
             return Ok(());
         };
         *spoken += milliseconds;
-        let (id, spoken, events) = (script.item_id.clone(), *spoken, script.audio(milliseconds));
+        let recording = self.shared.lock().unwrap().recording.clone();
+        let events = script.audio(recording.as_deref(), milliseconds);
+        let (id, spoken) = (script.item_id.clone(), *spoken);
         self.rules.spoken.insert(id, spoken);
         self.send_all(events)
     }

@@ -169,6 +169,10 @@ struct State {
     begins: VecDeque<RealtimeBegin>,
     answers: VecDeque<RealtimeReaction>,
     takes_no_key: bool,
+    /// Speech in place of tones.
+    recording: Option<Arc<[u8]>>,
+    /// No sound is a voice.
+    is_deaf: bool,
 }
 
 type Shared = Arc<Mutex<State>>;
@@ -209,6 +213,16 @@ impl FakeOpenAi {
     /// From now on no key is expected, and a request with a key is refused.
     pub fn takes_no_key(&self) {
         self.shared.lock().unwrap().takes_no_key = true;
+    }
+
+    /// From now on speech is the first of this recording in place of a tone: samples of 16 bits at 24 kHz.
+    pub fn speaks(&self, recording: &[u8]) {
+        self.shared.lock().unwrap().recording = Some(recording.into());
+    }
+
+    /// While this is true, no sound is a voice.
+    pub fn is_deaf(&self, is_deaf: bool) {
+        self.shared.lock().unwrap().is_deaf = is_deaf;
     }
 
     /// Sets the starts of the next connections, in order; later connections start normally.

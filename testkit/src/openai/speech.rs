@@ -41,14 +41,18 @@ impl ResponseScript {
         ]
     }
 
-    /// Speech, faster than it is played.
-    pub(super) fn audio(&self, milliseconds: u64) -> Vec<Value> {
-        let pieces = 0..milliseconds.div_ceil(PIECE_MS);
-        let piece = |at| {
-            let length = PIECE_MS.min(milliseconds - at * PIECE_MS);
-            self.delta("output_audio.delta", &sound::tone(length))
+    /// Speech, faster than it is played: of the recording, or else of a tone.
+    pub(super) fn audio(&self, recording: Option<&[u8]>, milliseconds: u64) -> Vec<Value> {
+        let pieces = match recording {
+            Some(recording) => sound::recorded(recording, milliseconds, PIECE_MS),
+            None => {
+                let pieces = 0..milliseconds.div_ceil(PIECE_MS);
+                let length = |at| PIECE_MS.min(milliseconds - at * PIECE_MS);
+                pieces.map(|at| sound::tone(length(at))).collect()
+            }
         };
-        pieces.map(piece).collect()
+        let delta = |piece: &String| self.delta("output_audio.delta", piece);
+        pieces.iter().map(delta).collect()
     }
 
     /// The words of the speech.

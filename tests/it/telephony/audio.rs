@@ -13,10 +13,11 @@ use std::{
     time::Instant,
 };
 
+use super::room::Room;
 use crate::support::prelude::*;
 
 /// Samples of a packet, and its duration in milliseconds.
-const SAMPLES: usize = 160;
+pub const SAMPLES: usize = 160;
 pub const PACKET_MS: usize = 20;
 /// A second in RTP timestamps of G.711.
 const SECOND: u32 = 8_000;
@@ -34,6 +35,8 @@ struct State {
     /// Number of packets of the current speech that were sent.
     spoken: usize,
     heard: Vec<Packet>,
+    /// The sound beside the speech; none is silence.
+    room: Option<Room>,
 }
 
 /// A received packet of 20 ms.
@@ -42,6 +45,8 @@ struct Packet {
     at: Instant,
     timestamp: u32,
     is_loud: bool,
+    /// It is no silence, however soft.
+    is_sound: bool,
     /// For the model's tone: how much the caller had spoken by then, in packets.
     tone: Option<usize>,
 }
@@ -69,6 +74,17 @@ impl Utterance {
     pub fn milliseconds(self) -> usize {
         self.packets * PACKET_MS
     }
+}
+
+/// Sound of any kind, in packets.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct HeardSound {
+    pub packets: usize,
+    /// The longest silence in it, and the sound before that. A busy machine that sends nothing for a while sends no silence.
+    pub pause: usize,
+    pub before: usize,
+    /// Silence after it.
+    pub silence: usize,
 }
 
 /// The packets received over a time.
@@ -130,6 +146,11 @@ impl PhoneAudio {
         state
             .waiting
             .extend(packets.map(|packet| Step::Sound(packet.to_vec())));
+    }
+
+    /// From now on the phone is in this room.
+    pub fn enter(&self, room: Room) {
+        self.state.lock().unwrap().room = Some(room);
     }
 
     pub fn press(&self, events: &[u8]) {
@@ -243,6 +264,13 @@ impl PhoneAudio {
         assert!(longest < Some(Duration::from_secs(1)), "{longest:?}");
     }
 
+    /// The longest time without a packet. A busy machine stalls.
+    pub fn longest_stall(&self) -> Duration {
+        let state = self.state.lock().unwrap();
+        let stalls = state.heard.windows(2).map(|pair| pair[1].at - pair[0].at);
+        stalls.max().unwrap_or_default()
+    }
+
     /// The length of all audio that is not silence, and of the silence at the end.
     pub fn loud_ms(&self) -> usize {
         let state = self.state.lock().unwrap();
@@ -258,6 +286,24 @@ impl PhoneAudio {
             .rev()
             .take_while(|packet| !packet.is_loud);
         silent.count() * PACKET_MS
+    }
+
+    /// The sound after the first `from` packets.
+    pub fn sound(&self, from: usize) -> HeardSound {
+        let state = self.state.lock().unwrap();
+        let mut heard = HeardSound::default();
+        for packet in &state.heard[from..] {
+            if !packet.is_sound {
+                heard.silence += 1;
+                continue;
+            }
+            let pause = std::mem::take(&mut heard.silence);
+            if heard.packets > 0 && pause > heard.pause {
+                (heard.pause, heard.before) = (pause, heard.packets);
+            }
+            heard.packets += 1;
+        }
+        heard
     }
 
     /// The number of received packets.
@@ -339,15 +385,15 @@ fn speak(
         thread::sleep(next.saturating_duration_since(Instant::now()));
         next += Duration::from_millis(20);
         let now = u32::from(sequence) * 160;
-        let step = {
+        let (step, beside) = {
             let mut state = state.lock().unwrap();
             let step = state.waiting.pop_front();
             state.spoken += usize::from(matches!(step, Some(Step::Sound(_))));
-            step
+            (step, state.room.as_mut().map(Room::next))
         };
         let (kind, at, payload) = match step {
-            None => (PCMA, now, vec![SILENCE; SAMPLES]),
-            Some(Step::Sound(sound)) => (PCMA, now, sound),
+            None => (PCMA, now, mixed(vec![SILENCE; SAMPLES], beside)),
+            Some(Step::Sound(sound)) => (PCMA, now, mixed(sound, beside)),
             Some(Step::Key { event, part }) => {
                 if part == 1 {
                     begun = now;
@@ -381,15 +427,30 @@ fn listen(socket: &UdpSocket, state: &Mutex<State>, stops: &AtomicBool) {
         }
         let samples: Vec<i32> = packet[12..length].iter().copied().map(linear).collect();
         let stamp = [packet[4], packet[5], packet[6], packet[7]];
+        let timestamp = u32::from_be_bytes(stamp);
         let mut state = state.lock().unwrap();
+        if let Some(room) = &mut state.room {
+            room.play(timestamp, &samples);
+        }
         let packet = Packet {
             at: Instant::now(),
-            timestamp: u32::from_be_bytes(stamp),
+            timestamp,
             is_loud: samples.iter().any(|sample| sample.abs() > 1_000) && !is_ringing(&samples),
+            is_sound: packet[12..length].iter().any(|code| *code != SILENCE),
             tone: is_tone(&samples).then_some(state.spoken),
         };
         state.heard.push(packet);
     }
+}
+
+/// Speech with the sound of a room.
+fn mixed(speech: Vec<u8>, room: Option<Vec<i32>>) -> Vec<u8> {
+    let Some(room) = room else {
+        return speech;
+    };
+    let both = speech.iter().zip(&room);
+    both.map(|(code, beside)| coded(linear(*code) + beside))
+        .collect()
 }
 
 /// True for the ring tone of 425 Hz, unless it looks like the model's: each three samples of a sine have the same
@@ -413,6 +474,17 @@ fn is_tone(samples: &[i32]) -> bool {
 }
 
 /// ITU-T G.711, A-law.
+pub fn coded(sample: i32) -> u8 {
+    let magnitude = sample.abs().min(0x7fff);
+    let exponent = match magnitude >> 8 {
+        0 => 0,
+        high => high.ilog2() + 1,
+    };
+    let mantissa = (magnitude >> (exponent.max(1) + 3)) & 15;
+    let sign = if sample < 0 { 0 } else { 0x80 };
+    (sign | (exponent << 4) as u8 | mantissa as u8) ^ 0x55
+}
+
 fn linear(code: u8) -> i32 {
     let code = code ^ 0x55;
     let (exponent, mantissa) = (code >> 4 & 7, i32::from(code & 15) << 4);

@@ -9,6 +9,8 @@ mod flood;
 mod line;
 pub mod phone;
 mod pipeline;
+mod room;
+mod sounds;
 mod spoken;
 mod timing;
 mod tls;
