@@ -2,6 +2,8 @@
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
+use crate::address_rules::is_hidden;
+
 use super::uri::{Host, has, read_host_port, read_params, value_of, write_params};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +38,12 @@ impl Via {
         }
     }
 
-    /// Destination of a response over UDP (18.2.2).
+    /// Destination of a response over UDP (18.2.2). A peer behind NAT hears nothing but at the port that it sent from, whether it
+    /// knows of RFC 3581 or not.
     pub fn back(&self, source: SocketAddr) -> SocketAddr {
-        if has(&self.params, "rport") {
+        let is_translated =
+            matches!(self.host, Host::Ip(ip) if ip != source.ip() && is_hidden(ip));
+        if is_translated || has(&self.params, "rport") {
             return source;
         }
         SocketAddr::new(source.ip(), self.port.unwrap_or(5060))
