@@ -41,8 +41,7 @@ impl Via {
     /// Destination of a response over UDP (18.2.2). A peer behind NAT hears nothing but at the port that it sent from, whether it
     /// knows of RFC 3581 or not.
     pub fn back(&self, source: SocketAddr) -> SocketAddr {
-        let is_translated =
-            matches!(self.host, Host::Ip(ip) if ip != source.ip() && is_hidden(ip));
+        let is_translated = matches!(self.host, Host::Ip(ip) if ip != source.ip() && is_hidden(ip));
         if is_translated || has(&self.params, "rport") {
             return source;
         }

@@ -185,6 +185,9 @@ impl MediaStream {
         if terms.direction != self.terms.direction {
             self.latch.direction_changed(now_ms);
         }
+        if terms.held() {
+            self.receiver.forget_voice();
+        }
         self.terms = terms;
         self.sign_of_life(now_ms);
         self.barge_in = BargeIn::None;

@@ -211,6 +211,11 @@ impl MediaReceiver {
         })
     }
 
+    /// A voice before a hold says nothing of who speaks after it.
+    pub fn forget_voice(&mut self) {
+        self.activity = Activity::default();
+    }
+
     pub fn change(&mut self, codec: Codec) -> Result<(), Error> {
         self.decoder = Decoder::new(codec)?;
         self.clock = clock(codec);

@@ -15,6 +15,8 @@ const SESSIONS_MAX: u32 = 20;
 #[derive(Debug, Default)]
 pub(super) struct ProviderOrder {
     providers: Vec<VoiceProvider>,
+    /// The one that knows the agent's `voiceName`: its choice, or the default. The others have voices of other names.
+    named: Option<VoiceProvider>,
     current: usize,
     /// Changes since the agent was last heard.
     changes: usize,
@@ -29,6 +31,7 @@ impl ProviderOrder {
         configured: &[VoiceProvider],
         preferred: &[VoiceProvider],
     ) -> Self {
+        let has_choice = choice.is_some();
         let choice = choice.filter(|choice| configured.contains(choice));
         // The choice stands in the place of the default.
         let others = preferred.iter().skip(usize::from(choice.is_some()));
@@ -38,8 +41,10 @@ impl ProviderOrder {
                 providers.push(*provider);
             }
         }
+        let default = providers.first().copied().filter(|_| !has_choice);
         Self {
             providers,
+            named: choice.or(default),
             ..Self::default()
         }
     }
@@ -83,9 +88,13 @@ impl CallMachine {
             return;
         };
         self.providers.sessions += 1;
+        let mut agent = (**agent).clone();
+        agent.voice_name = agent
+            .voice_name
+            .filter(|_| self.providers.named == Some(provider));
         let setup = VoiceSetup {
             call_id: self.call_id.clone(),
-            agent: (**agent).clone(),
+            agent,
             circumstances: self.circumstances.clone(),
             so_far: self.transcript.so_far(),
             is_answer_cut: self.guard.is_mid_turn(),

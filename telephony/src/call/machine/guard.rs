@@ -17,8 +17,6 @@ const WAITING: [(u64, GuardStep); 4] = [
 /// The pause in the middle of an answer after which the model is asked for the rest. It speaks faster than it is heard, so this is
 /// long for it.
 const REST_MS: u64 = 2_000;
-/// Steps after which the session was replaced. The wait goes on with the next one.
-const REPLACED: usize = 3;
 /// The time between the two reminders of a silent caller.
 const SECOND_REMINDER_MS: u64 = 20_000;
 /// The length of a function's run from which the caller hears a filler, and the time until the next one.
@@ -27,6 +25,9 @@ const NEXT_FILLER_MS: u64 = 8_000;
 /// The longest voice of a caller that is waited for while the agent says nothing. With a filler 6 s later no caller waits for more
 /// than 21 s in a noise that never pauses.
 const NOISE_MS: u64 = 15_000;
+/// A voice of this length that ends over the last words of the agent, when this much was left of them, may be an answer.
+const ANSWER_MS: u64 = 300;
+const LAST_WORDS_MS: u64 = 1_000;
 /// Quieter samples of the agent (−50 dBFS) count as silence.
 const SOFTEST: u16 = 104;
 
@@ -92,6 +93,8 @@ pub(super) struct ConversationGuard {
     caller_since: u64,
     /// The agent owes the caller an answer.
     owed: Option<OwedAnswer>,
+    /// When a model was ready for the first words.
+    ready_at: u64,
     /// The caller has said nothing since the agent's words.
     silence: Option<CallerSilence>,
     /// When the speech so far will have been played, and the audible part of it.
@@ -143,6 +146,7 @@ impl ConversationGuard {
             caller_speaks: false,
             caller_since: 0,
             owed: None,
+            ready_at: 0,
             silence: None,
             queued_until: 0,
             audible_until: 0,
@@ -170,11 +174,16 @@ impl ConversationGuard {
         self.owe(now, OwedWords::Words);
     }
 
-    /// The first words cannot come before the model is ready.
+    /// The first words cannot come before the model is ready. It is asked later, unless the next step comes before that. The other
+    /// steps count from the beginning: the caller waits all the same.
     pub(super) fn model_ready(&mut self, now: u64) {
-        let waits = |owed: OwedAnswer| owed.what == OwedWords::Words && owed.steps < REPLACED;
-        if self.owed.is_some_and(waits) {
-            self.owe(now, OwedWords::Words);
+        let [(asked, _), (filled, _), ..] = WAITING;
+        let waits = |owed: &&mut OwedAnswer| {
+            owed.what == OwedWords::Words && owed.steps < 2 && now + asked < owed.since + filled
+        };
+        if let Some(owed) = self.owed.as_mut().filter(waits) {
+            owed.steps = 0;
+            self.ready_at = now;
         }
     }
 
@@ -209,13 +218,18 @@ impl ConversationGuard {
     pub(super) fn caller_ended(&mut self, at: u64, now: u64) {
         self.caller_speaks = false;
         self.silence = None;
-        // An agent whose speech is only paused goes on with it.
-        match self.has_speech(now) {
-            true => {
-                self.listen(now);
-                self.expect_rest();
-            }
-            false => self.owe(at, OwedWords::Answer),
+        let left_ms = self.audible_ms(now);
+        let is_answer = at.saturating_sub(self.caller_since) >= ANSWER_MS
+            && left_ms < LAST_WORDS_MS
+            && !self.is_mid_turn;
+        if left_ms == 0 {
+            self.owe(at, OwedWords::Answer);
+        } else if is_answer {
+            self.owe(now + left_ms, OwedWords::Answer);
+        } else {
+            // An agent whose speech is only paused goes on with it.
+            self.listen(now);
+            self.expect_rest();
         }
     }
 
@@ -394,6 +408,7 @@ impl ConversationGuard {
             };
             match step {
                 GuardStep::AskAgain if is_rest => (since + REST_MS, GuardStep::AskForRest),
+                GuardStep::AskAgain => (since.max(self.ready_at) + after, step),
                 step => (since + after, step),
             }
         } else {
@@ -416,8 +431,10 @@ impl ConversationGuard {
         Some((due.max(self.audible_until), step))
     }
 
-    fn has_speech(&self, now: u64) -> bool {
-        self.audible_until > self.paused_since.unwrap_or(now)
+    /// The audible part of the speech that is not played at `now`, in milliseconds.
+    fn audible_ms(&self, now: u64) -> u64 {
+        self.audible_until
+            .saturating_sub(self.paused_since.unwrap_or(now))
     }
 
     fn owe(&mut self, since: u64, what: OwedWords) {

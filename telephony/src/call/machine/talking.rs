@@ -347,7 +347,10 @@ impl CallMachine {
     pub(super) fn transcribe_keys(&mut self, keys: &str, now: Now) -> String {
         let words = |keys: &str| format!("the caller pressed {keys}");
         let transcribed = match self.conversation().mask_keys {
-            true => words(&keys.replace(|key: char| key.is_ascii_digit(), "•")),
+            true => {
+                self.transcript.hide(keys);
+                words(&keys.replace(|key: char| key.is_ascii_digit(), "•"))
+            }
             false => words(keys),
         };
         self.transcript.whole(Speaker::Caller, &transcribed, now.at);

@@ -3,6 +3,8 @@
 use dikala_entities::{Millis, Speaker};
 use dikala_protocol::{CallReport, SpokenTurn};
 
+use super::keys::SecretKeys;
+
 /// Turns and bytes that are kept.
 const TURNS_MAX: usize = 1_900;
 const BYTES_MAX: usize = 128 * 1024;
@@ -28,6 +30,7 @@ pub(super) struct TranscriptBuilder {
     is_cut_off: bool,
     /// The service has it. A joined call goes on, and adds nothing.
     is_closed: bool,
+    secret_keys: SecretKeys,
 }
 
 #[derive(Debug)]
@@ -153,6 +156,11 @@ impl TranscriptBuilder {
         self.shorten();
     }
 
+    /// The transcript does not show these keys, whoever repeats them.
+    pub(super) fn hide(&mut self, keys: &str) {
+        self.secret_keys.add(keys);
+    }
+
     /// Models that take over get these words for the last turn, which the transcript does not show.
     pub(super) fn add_for_models(&mut self, words: String) {
         if let Some(last) = self.turns.last_mut() {
@@ -262,12 +270,13 @@ impl TranscriptBuilder {
             .drain(..)
             .filter(|said| !said.is_note())
             .map(|said| SpokenTurn {
-                text: said.turn.text.trim().to_owned(),
+                text: self.secret_keys.masked(said.turn.text.trim()),
                 ..said.turn
             })
             .collect();
         let given = summary.map(|summary| summary.replace('\0', "").trim().to_owned());
         let summary = given.filter(|summary| !summary.is_empty());
+        let summary = summary.map(|summary| self.secret_keys.masked(&summary));
         let summary = summary.unwrap_or_else(|| ends(&turns));
         let summary = summary.chars().take(SUMMARY_CHARS_MAX).collect();
         (!turns.is_empty()).then(|| fitting(summary, turns))

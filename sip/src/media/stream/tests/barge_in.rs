@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    Channel, Codec, StreamEvent, THERE, audio, buzz, energy, give, packet, rtp, stream, terms, tick,
+    Channel, Codec, MediaDirection, StreamEvent, THERE, address, audio, buzz, energy, give, packet,
+    rtp, stream, terms, tick,
 };
 use crate::media::{fir::Resampler, g711::Law};
 
@@ -119,4 +120,25 @@ fn speech_that_the_phone_returns_is_no_voice() {
     assert!((4_496..4_900).contains(&begins[0]), "{begins:?}");
     let from = usize::try_from(begins[0] / 20).expect("a packet");
     assert!(passed[from..from + 20].iter().max() > Some(&100_000));
+}
+
+#[test]
+fn a_voice_that_a_hold_cut_off_begins_anew_after_it() {
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    let mut begun = Vec::new();
+    for (n, words) in (0_u16..).zip(SPEECH.chunks_exact(160)) {
+        let now_ms = u64::from(n + 1) * 20;
+        // In the middle of a word, and only for a moment.
+        if n == 40 {
+            let mut held = terms(Codec::Pcma, THERE);
+            held.direction = MediaDirection::RecvOnly;
+            for terms in [held, terms(Codec::Pcma, THERE)] {
+                let from = address(THERE).ip();
+                ours.change(terms, from, now_ms).expect("changed");
+            }
+        }
+        let heard = give(&mut ours, &packet(n, 8, words), now_ms);
+        begun.extend(heard.contains(&StreamEvent::VoiceStarted).then_some(n));
+    }
+    assert!(begun.len() == 2 && begun[1] > 40, "{begun:?}");
 }

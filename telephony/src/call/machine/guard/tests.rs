@@ -128,8 +128,47 @@ fn first_words_that_never_come_are_awaited_through_one_session_more() {
     let mut all = steps(&mut guard, 15_000, true);
     guard.model_ready(15_500);
     all.extend(steps(&mut guard, 60_000, true));
-    let last = [(15_000, GuardStep::Replace), (23_000, GuardStep::GiveUp)];
-    assert_eq!(all[2..], last);
+    assert_eq!(
+        all,
+        [
+            (5_500, GuardStep::AskAgain),
+            (6_000, GuardStep::Filler),
+            (12_000, GuardStep::Replace),
+            (20_000, GuardStep::GiveUp),
+        ]
+    );
+}
+
+/// The providers that fail one after the other do not make the wait longer.
+#[test]
+fn a_caller_waits_no_longer_for_a_model_that_is_ready_late() {
+    let mut guard = guard();
+    guard.begin(0);
+    let mut all = steps(&mut guard, 3_500, false);
+    for ready_at in [3_500, 9_000, 14_000] {
+        all.extend(steps(&mut guard, ready_at, false));
+        guard.model_ready(ready_at);
+    }
+    all.extend(steps(&mut guard, 60_000, true));
+    assert_eq!(all, [(20_000, GuardStep::GiveUp)]);
+}
+
+#[test]
+fn words_over_the_last_ones_of_the_agent_may_be_an_answer() {
+    let steps_after = |said_ms: u64, left_ms: u64| {
+        let mut guard = after_words(10_000);
+        let began = 10_000 - left_ms;
+        guard.caller_started(began);
+        guard.paused(began);
+        guard.caller_ended(began + said_ms, began + said_ms + 400);
+        guard.continued(began + said_ms + 400);
+        steps(&mut guard, 19_000, true)
+    };
+    // The agent has finished 800 ms after it went on at 11.1 s.
+    let asked = [(14_400, GuardStep::AskAgain), (17_900, GuardStep::Filler)];
+    assert_eq!(steps_after(1_500, 800), asked);
+    assert_eq!(steps_after(200, 800), []);
+    assert_eq!(steps_after(1_500, 1_200), []);
 }
 
 #[test]

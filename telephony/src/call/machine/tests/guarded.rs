@@ -357,6 +357,31 @@ fn another_provider_takes_over_from_one_that_is_lost() {
     assert!(opened(&effects).is_empty() && speaks(&effects) == 1);
 }
 
+/// Another provider has no voice of that name.
+#[test]
+fn the_name_of_a_voice_is_for_its_provider_alone() {
+    let gemini = Some(VoiceProvider::Gemini);
+    // A provider that is not configured is replaced by the default, which does not know the name either.
+    let pipeline = Some(VoiceProvider::Pipeline);
+    for (choice, knows_it) in [(None, true), (gemini, true), (pipeline, false)] {
+        let mut agent = agent();
+        agent.voice_provider = choice;
+        agent.voice_name = Some("Kore".to_owned());
+        let mut call = Story::with(rules_with_fallback());
+        let named = |effects: &[MachineEffect]| {
+            let name = |effect: &MachineEffect| match effect {
+                MachineEffect::OpenVoice(_, setup) => Some(setup.agent.voice_name.clone()),
+                _ => None,
+            };
+            effects.iter().find_map(name).expect("a voice is opened")
+        };
+        call.on(taken_for(agent));
+        let first = named(&call.on(MachineInput::Leg(LegEvent::Answered)));
+        assert_eq!(first.is_some(), knows_it, "{choice:?}");
+        assert_eq!(named(&call.on(lost())), None, "{choice:?}");
+    }
+}
+
 #[test]
 fn two_providers_that_fail_in_turn_keep_the_call() {
     let mut call = asked(rules_with_fallback());
@@ -530,14 +555,29 @@ fn keys_are_masked_where_the_tenant_wants_it() {
     let mut call = Story::talking();
     let agent = call.machine.agent.as_mut().expect("an agent");
     agent.conversation.mask_keys = true;
-    for key in ['4', '2', '#'] {
+    for key in ['4', '2', '7', '#'] {
         let effects = call.on(MachineInput::Leg(LegEvent::Key(key)));
         if key == '#' {
-            let words = "the caller pressed 4 2 #".to_owned();
+            let words = "the caller pressed 4 2 7 #".to_owned();
             assert_eq!(tells(&effects), [&VoiceInput::Keys(words)]);
         }
     }
-    let mut all = call.on(MachineInput::Leg(LegEvent::HungUp));
+    call.on(AUDIO());
+    call.on(said(Speaker::Agent, "Your code is 427."));
+    call.on(MachineInput::Leg(LegEvent::HungUp));
+    let summary = "The caller entered 4 2 7.".to_owned();
+    let mut all = call.on(MachineInput::Voice(VoiceEvent::Summary(summary)));
     all.extend(call.wait(5_000));
-    assert_eq!(told(&all)[1], "transcript caller: the caller pressed • • #");
+    let sent = all.iter().find_map(|effect| match effect {
+        MachineEffect::Service(CallReport::Transcript { summary, turns }, _) => {
+            Some((summary, turns))
+        }
+        _ => None,
+    });
+    let (summary, turns) = sent.expect("a transcript");
+    assert_eq!(summary, "The caller entered • • •.");
+    assert!(
+        turns.iter().all(|turn| !turn.text.contains("427")),
+        "{turns:?}"
+    );
 }
