@@ -1,8 +1,10 @@
 //! Via headers, the route of responses.
 
-use std::{fmt, net::SocketAddr, str::FromStr};
-
-use crate::address_rules::is_hidden;
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
 
 use super::uri::{Host, has, read_host_port, read_params, value_of, write_params};
 
@@ -39,8 +41,8 @@ impl Via {
     }
 
     /// Destination of a response over UDP (18.2.2). A peer behind NAT hears nothing but at the port that it sent from, whether it
-    /// knows of RFC 3581 or not.
-    pub fn back(&self, source: SocketAddr) -> SocketAddr {
+    /// knows of RFC 3581 or not. Its own address is a hidden one, and not the source.
+    pub fn back(&self, source: SocketAddr, is_hidden: impl Fn(IpAddr) -> bool) -> SocketAddr {
         let is_translated = matches!(self.host, Host::Ip(ip) if ip != source.ip() && is_hidden(ip));
         if is_translated || has(&self.params, "rport") {
             return source;

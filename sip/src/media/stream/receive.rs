@@ -211,7 +211,7 @@ impl MediaReceiver {
         })
     }
 
-    /// A voice before a hold says nothing of who speaks after it.
+    /// The call is held: a voice that was under way has ended.
     pub fn forget_voice(&mut self) {
         self.activity = Activity::default();
     }
