@@ -12,11 +12,11 @@ const SEQUENCES_MAX: usize = 100;
 
 /// The digits that a caller pressed and that nobody is shown, sequence by sequence.
 #[derive(Debug, Default)]
-pub(super) struct SecretKeys(Vec<Vec<char>>);
+pub(super) struct SecretKeys(Vec<Vec<u8>>);
 
 impl SecretKeys {
     pub(super) fn add(&mut self, keys: &str) {
-        let digits: Vec<char> = keys.chars().filter(char::is_ascii_digit).collect();
+        let digits: Vec<u8> = keys.bytes().filter(u8::is_ascii_digit).collect();
         if digits.len() >= SECRET_DIGITS_MIN
             && self.0.len() < SEQUENCES_MAX
             && !self.0.contains(&digits)
@@ -27,43 +27,64 @@ impl SecretKeys {
 
     /// The text with `•` for each digit of a sequence, also where it is written `4 3 2 1`, `4, 3, 2, 1` or `4-3-2-1`.
     pub(super) fn masked(&self, text: &str) -> String {
-        let mut letters: Vec<char> = text.chars().collect();
-        for at in 0..letters.len() {
-            let found = self
-                .0
-                .iter()
-                .find_map(|digits| end_of(&letters, at, digits));
-            for letter in &mut letters[at..found.unwrap_or(at)] {
-                if letter.is_ascii_digit() {
-                    *letter = '•';
-                }
+        if self.0.is_empty() {
+            return text.to_owned();
+        }
+        let written = WrittenDigits::of(text);
+        let mut is_secret = vec![false; written.digits.len()];
+        for first in 0..written.digits.len() {
+            let has = |secret: &&Vec<u8>| written.has(secret, first);
+            if let Some(secret) = self.0.iter().find(has) {
+                is_secret[first..first + secret.len()].fill(true);
             }
         }
-        letters.into_iter().collect()
+        let mut secret = is_secret.into_iter();
+        let shown = text.chars().map(|letter| {
+            let is_hidden = letter.is_ascii_digit() && secret.next() == Some(true);
+            if is_hidden { '•' } else { letter }
+        });
+        shown.collect()
     }
 }
 
-/// The end of these digits, if a number that begins at `from` is exactly them.
-fn end_of(letters: &[char], from: usize, digits: &[char]) -> Option<usize> {
-    let is_digit = |at: usize| letters.get(at).is_some_and(char::is_ascii_digit);
-    if from > 0 && is_digit(from - 1) {
-        return None;
-    }
-    let mut at = from;
-    for digit in digits {
-        if at > from {
-            at += match letters.get(at..) {
-                Some([',', ' ', ..]) => 2,
-                Some([' ' | '-', ..]) => 1,
-                _ => 0,
-            };
+/// The digits of a text. Looking for many sequences costs little for each digit.
+struct WrittenDigits {
+    digits: Vec<u8>,
+    /// For each digit, where it stands, in bytes.
+    places: Vec<usize>,
+    /// For each digit, the end of the digits that belong together with it.
+    ends: Vec<usize>,
+}
+
+impl WrittenDigits {
+    fn of(text: &str) -> Self {
+        let all = text.bytes().enumerate();
+        let (places, digits): (Vec<usize>, Vec<u8>) =
+            all.filter(|(_, byte)| byte.is_ascii_digit()).unzip();
+        let mut ends = vec![digits.len(); digits.len()];
+        for at in (1..digits.len()).rev() {
+            let between = text.get(places[at - 1] + 1..places[at]);
+            let is_together = matches!(between, Some("" | " " | "-" | ", "));
+            ends[at - 1] = if is_together { ends[at] } else { at };
         }
-        if letters.get(at) != Some(digit) {
-            return None;
+        Self {
+            digits,
+            places,
+            ends,
         }
-        at += 1;
     }
-    (!is_digit(at)).then_some(at)
+
+    /// A number that begins with this digit is exactly the sequence.
+    fn has(&self, secret: &[u8], first: usize) -> bool {
+        let end = first + secret.len();
+        let is_cut = |at: usize| {
+            at == 0 || at >= self.places.len() || self.places[at] > self.places[at - 1] + 1
+        };
+        self.digits.get(first..end) == Some(secret)
+            && end <= self.ends[first]
+            && is_cut(first)
+            && is_cut(end)
+    }
 }
 
 #[derive(Debug, Default)]
