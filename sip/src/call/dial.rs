@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use futures_util::future::BoxFuture;
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Duration, Instant},
+    time::{Duration, Instant, timeout},
 };
 
 use super::{
@@ -27,6 +27,8 @@ use crate::{
 const RINGS: Duration = Duration::from_secs(60);
 /// With another server left, one that gives no sign of life is waited for this long: over UDP the INVITE was sent four times.
 const NEXT_SERVER_AFTER: Duration = Duration::from_secs(4);
+/// The longest look-up of further servers while one is connected.
+const OTHERS_FOUND: Duration = Duration::from_millis(500);
 const GONE: &str = "the caller is gone";
 /// Why nobody is called without TLS if `srtp` is `required`.
 const NEEDS_TLS: &str = "encrypted media is required, and the trunk is not called over TLS; set transport=tls in its address";
@@ -240,12 +242,18 @@ impl OutgoingLeg {
     async fn first(&mut self, invitation: &mut Invitation) -> Result<Attempt, NoLeg> {
         let known = self.to.known.as_ref();
         let connected = known.filter(|known| known.is_reliable() && known.is_open());
+        let place = self.to.proxy.as_ref().unwrap_or(&self.to.uri);
+        let found = self.shared.targets(place, known);
         let flow = match connected {
-            Some(connected) => connected.clone(),
+            Some(connected) => {
+                // The others are for its failure, and not worth a wait.
+                let found = timeout(OTHERS_FOUND, found).await;
+                self.targets = found.ok().and_then(Result::ok).unwrap_or_default();
+                self.targets.retain(|target| !target.is_of(connected));
+                connected.clone()
+            }
             None => {
-                let place = self.to.proxy.as_ref().unwrap_or(&self.to.uri);
-                let found = self.shared.targets(place, known).await;
-                self.targets = found.map_err(|error| unreachable(&error))?;
+                self.targets = found.await.map_err(|error| unreachable(&error))?;
                 self.flow(known.cloned()).await?
             }
         };

@@ -21,6 +21,8 @@ use crate::{
 /// The first and the longest pause after a failure.
 const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// Seconds left at a renewal. A silent server takes 32 s.
+const EARLY_MIN: u32 = 36;
 /// A day: the longest registration, whatever the registrar grants. The configuration allows no longer one to be asked for.
 const EXPIRES_MAX: u32 = 86_400;
 /// Interval of keep-alives (two line ends), which keep NAT bindings and connections open.
@@ -366,9 +368,9 @@ impl Registration {
     }
 }
 
-/// Time of the renewal: well before the registration expires, with time for a second try.
+/// Time of the renewal: well before the registration expires, with time for a silent server and the next one.
 fn renewed_after(granted: u32) -> Duration {
-    let early = (granted / 4).clamp(1, 60);
+    let early = (granted / 4).clamp(EARLY_MIN, 60).min(granted / 3 * 2);
     Duration::from_secs(u64::from(granted.saturating_sub(early).max(1)))
 }
 
@@ -387,7 +389,16 @@ mod tests {
 
     #[test]
     fn renewals_come_in_time() {
-        for (granted, after) in [(3600, 3540), (60, 45), (4, 3), (1, 1), (0, 1)] {
+        for (granted, after) in [
+            (3600, 3540),
+            (160, 120),
+            (120, 84),
+            (60, 24),
+            (30, 10),
+            (4, 2),
+            (1, 1),
+            (0, 1),
+        ] {
             assert_eq!(
                 renewed_after(granted),
                 Duration::from_secs(after),

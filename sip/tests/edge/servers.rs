@@ -254,6 +254,51 @@ async fn a_person_is_called_over_the_next_server_of_the_domain() {
     second.expect("BYE ").await;
 }
 
+/// The registrar is called over the connection of the registration, and has a second server all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_called_over_the_next_server_after_the_one_that_is_connected() {
+    let mut listeners = Vec::new();
+    for host in ["127.0.0.5:0", "127.0.0.6:0"] {
+        listeners.push(TcpListener::bind(host).await.unwrap());
+    }
+    let local = |listener: &TcpListener| listener.local_addr().unwrap();
+    let named = listeners.iter().map(local).collect();
+    let dns = Nameserver::new(Arc::new(Mutex::new(named)), false);
+    let (nameserver, _served) = dns.serve().await;
+    let transferring = CallBehaviour::Transfer("+62811111".to_owned());
+    let bench = TestEdge::with(transferring, 10, |sip| {
+        sip.nameservers = vec![nameserver];
+        sip.trunks[0].addresses = Vec::new();
+        sip.trunks[0].register = Some(RegisterSettings {
+            registrar: "sip:trunk.example;transport=tcp".to_owned(),
+            expires_seconds: 600,
+            ..RegisterSettings::default()
+        });
+    })
+    .await;
+    let (stream, _) = listeners[0].accept().await.unwrap();
+    let mut first = ScriptedPhone::over("TCP", Box::new(stream), local(&listeners[0]), bench.udp());
+    granted(&mut first).await;
+    eventually("it is registered", || {
+        bench.edge.statistics().registered_trunks == 1
+    })
+    .await;
+    first.call("", &offer(40_000)).await;
+    let invite = first.expect("INVITE sip:+62811111@trunk.example").await;
+    let refused = first.response(&invite, "503 Service Unavailable", "r", "");
+    first.send(&refused).await;
+    let (stream, _) = timeout(PATIENCE, listeners[1].accept())
+        .await
+        .expect("the second server is tried")
+        .unwrap();
+    let mut second =
+        ScriptedPhone::over("TCP", Box::new(stream), local(&listeners[1]), bench.udp());
+    let again = second.expect("INVITE sip:+62811111@trunk.example").await;
+    let accepted = second.response(&again, "200 OK", "person", &offer(40_002));
+    second.send(&accepted).await;
+    second.expect("ACK ").await;
+}
+
 /// A person is not called twice: if the first server comes back, its call is cancelled, and hung up if it was answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_server_is_left_for_the_next_and_its_late_call_is_ended() {

@@ -25,7 +25,7 @@ const GO_ON: &str = "The caller has spoken before the call was over, so it goes 
 const SOON_MS: u64 = 2_000;
 /// Limit for a sentence of the bridge.
 const SENTENCE_MS_MAX: u64 = 8_000;
-/// Time limits for the agent's announcement of a transfer, and for the person to answer.
+/// Time limits for the agent's last words before a transfer, and for the person to answer.
 const ANNOUNCEMENT_MS_MAX: u64 = 15_000;
 const CONNECTING_MS_MAX: u64 = 120_000;
 
@@ -229,7 +229,7 @@ impl CallMachine {
         self.leave(Then::End(end), stage, until, now, out);
     }
 
-    /// Transfers the caller to a person, after the agent's announcement.
+    /// Transfers the caller to a person, after the agent's announcement or current sentence.
     pub(super) fn leave_for_a_person(
         &mut self,
         to: String,
@@ -237,15 +237,16 @@ impl CallMachine {
         now: Now,
         out: &mut Vec<MachineEffect>,
     ) {
-        let (stage, wait) = if tool.is_some() {
+        let speaks = self.voice != VoiceState::None && self.guard.is_mid_turn();
+        let stage = if tool.is_some() || speaks {
             let until = now.ms + SETTLE_MS;
-            (DepartureStage::Settling { until }, ANNOUNCEMENT_MS_MAX)
+            DepartureStage::Settling { until }
         } else {
-            self.resume_speech(now, out);
             let mark = self.speaking.mark(out);
-            (DepartureStage::Playing { mark }, SOON_MS)
+            DepartureStage::Playing { mark }
         };
-        self.leave(Then::Transfer { to, tool }, stage, now.ms + wait, now, out);
+        let until = now.ms + ANNOUNCEMENT_MS_MAX;
+        self.leave(Then::Transfer { to, tool }, stage, until, now, out);
     }
 
     /// Caps the time left at the bridge's stop.

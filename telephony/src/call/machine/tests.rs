@@ -709,14 +709,29 @@ fn a_person_is_called_once_the_agent_has_said_so() {
         "it is busy"
     );
     assert_eq!(speaks(&call.on(AUDIO())), 1, "the agent goes on");
-    // A transfer commanded by the service.
-    let to = person().as_str().to_owned();
-    let effects = call.on(command(CommandKind::Transfer { to: person() }));
+}
+
+#[test]
+fn a_commanded_transfer_waits_for_the_agents_sentence() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    let mut waiting = call.on(command(CommandKind::Transfer { to: person() }));
+    // The model is slower than its speech, but does not pause.
+    for _ in 0..3 {
+        waiting.extend(call.wait(1_400));
+        waiting.extend(call.on(AUDIO()));
+    }
+    assert_eq!(speaks(&waiting), 3, "the sentence is finished");
+    assert!(orders(&waiting).is_empty());
+    let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    assert!(orders(&effects).is_empty(), "it is not played yet");
     let effects = call.play(&effects);
+    let to = person().as_str().to_owned();
     assert_eq!(orders(&effects), [&Order::Transfer { to }]);
     let effects = call.on(MachineInput::Leg(LegEvent::Transfer(Ok(()))));
     assert!(hung_up(&effects));
-    assert_eq!(told(&call.wait(300))[0], "hangup transferred bridge 0 at 0");
+    let told = told(&call.wait(300));
+    assert_eq!(told[0], "hangup transferred bridge 0 at 4200");
 }
 
 #[test]

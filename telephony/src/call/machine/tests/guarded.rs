@@ -22,7 +22,9 @@ fn guards(call: &mut Story, ms: u64) -> Vec<(u64, String)> {
     let until = call.ms + ms;
     let mut all = Vec::new();
     while call.ms < until && !call.machine.is_over() {
-        for effect in call.wait(100) {
+        let mut effects = call.wait(100);
+        effects.extend(call.play(&effects));
+        for effect in effects {
             let line = match &effect {
                 MachineEffect::Voice(VoiceInput::Text(_) | VoiceInput::AnswerNow(_)) => {
                     "text".to_owned()
@@ -61,7 +63,7 @@ fn a_model_that_does_not_answer_is_asked_filled_in_for_replaced_and_left() {
             line(2_100, "text"),
             line(5_600, "phrase"),
             line(11_600, "open gemini"),
-            line(21_600, &format!("transfer {}", person().as_str())),
+            line(19_600, &format!("transfer {}", person().as_str())),
         ]
     );
 }
