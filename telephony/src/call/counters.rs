@@ -4,10 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use dikala_entities::VoiceProvider;
 use dikala_protocol::CallReport;
-use dikala_sip::{
-    leg::Order,
-    statistics::{ValueCounts, ValueHistogram},
-};
+use dikala_sip::statistics::{ValueCounts, ValueHistogram};
 
 use super::machine::{MachineEffect, MachineInput, Stall};
 use crate::voice::VoiceEvent;
@@ -112,7 +109,7 @@ impl CallCounters {
 
     pub(super) fn count_effect(&self, effect: &MachineEffect) {
         let (counter, count) = match effect {
-            MachineEffect::Leg(Order::Pause) => (&self.pauses, 1),
+            MachineEffect::SpeechPaused => (&self.pauses, 1),
             MachineEffect::Interruption => (&self.interruptions, 1),
             MachineEffect::VoiceLost => (&self.voices_lost, 1),
             MachineEffect::Service(

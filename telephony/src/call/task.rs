@@ -15,7 +15,7 @@ use super::{
     machine::{CallMachine, CallOrigin, CallRules, MachineEffect, MachineInput, Now},
     outlet::Outlet,
 };
-use crate::voice::{Provider, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup};
+use crate::voice::{Provider, Usage, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup};
 
 /// Time limit for the leg to read the last orders.
 const LAST_ORDER: Duration = Duration::from_secs(2);
@@ -70,6 +70,7 @@ struct Call {
 }
 
 struct Voice {
+    provider: VoiceProvider,
     spoken: Outlet<VoiceInput>,
     heard: mpsc::Receiver<VoiceEvent>,
 }
@@ -218,13 +219,14 @@ impl Call {
                         }
                     }
                 }
-                MachineEffect::CloseVoice => self.voice = None,
+                MachineEffect::CloseVoice => self.close_voice(),
                 MachineEffect::Fault(words) => {
                     tracing::warn!(call = self.call_id, %words, "a call broke");
                 }
                 MachineEffect::Stall { .. }
                 | MachineEffect::Failover(_)
                 | MachineEffect::Interruption
+                | MachineEffect::SpeechPaused
                 | MachineEffect::VoiceLost
                 | MachineEffect::TurnLatency { .. } => {}
                 MachineEffect::Service(message, at) => {
@@ -239,12 +241,24 @@ impl Call {
 
     fn open_voice(&mut self, name: VoiceProvider, setup: VoiceSetup) {
         tracing::info!(call = setup.call_id, voice = %name, "a voice session opens");
+        self.close_voice();
         self.call_id.clone_from(&setup.call_id);
         let session = self.deps.providers.get(&name).map(|it| it.open(setup));
         self.voice = session.map(|VoiceSession { spoken, heard }| Voice {
+            provider: name,
             spoken: Outlet::new(spoken),
             heard,
         });
+    }
+
+    /// Closes the session, if one is open. What it has used so far is paid for.
+    fn close_voice(&mut self) {
+        let Some(mut voice) = self.voice.take() else {
+            return;
+        };
+        for usage in unread_usage(&mut voice.heard) {
+            self.machine.add_usage(voice.provider, usage);
+        }
     }
 
     fn say(&mut self, speech: Speech) {
@@ -270,7 +284,7 @@ enum WithVoice {
 
 /// Reads from the voice if `listens`, and sends what waits for it.
 async fn with_voice(voice: &mut Option<Voice>, listens: bool) -> WithVoice {
-    let Some(Voice { spoken, heard }) = voice else {
+    let Some(Voice { spoken, heard, .. }) = voice else {
         return std::future::pending().await;
     };
     tokio::select! {
@@ -278,6 +292,16 @@ async fn with_voice(voice: &mut Option<Voice>, listens: bool) -> WithVoice {
         () = spoken.pass(), if !spoken.is_idle() => WithVoice::Passed,
         () = std::future::pending() => WithVoice::Passed,
     }
+}
+
+/// The usage that a session has told and nobody has read.
+fn unread_usage(heard: &mut mpsc::Receiver<VoiceEvent>) -> Vec<Usage> {
+    let heard = std::iter::from_fn(|| heard.try_recv().ok());
+    let usage = |heard| match heard {
+        VoiceEvent::Usage(usage) => Some(usage),
+        _ => None,
+    };
+    heard.filter_map(usage).collect()
 }
 
 /// Joins short pieces of speech that wait, so that the number of pieces limits their time. False if they stay apart.
@@ -294,6 +318,24 @@ fn joins(last: &mut Speech, next: &Speech) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_unread_usage_of_a_session_is_found_behind_its_speech() {
+        let (told, mut heard) = mpsc::channel(4);
+        let usage = Usage {
+            audio_out: 7,
+            ..Usage::default()
+        };
+        for event in [
+            VoiceEvent::Audio(vec![1]),
+            VoiceEvent::Usage(usage),
+            VoiceEvent::TurnOver,
+        ] {
+            told.try_send(event).expect("room");
+        }
+        assert_eq!(unread_usage(&mut heard), [usage]);
+        assert_eq!(unread_usage(&mut heard), []);
+    }
 
     #[test]
     fn most_of_a_minute_is_read_ahead_however_short_the_pieces() {

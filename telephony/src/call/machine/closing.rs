@@ -1,11 +1,14 @@
 //! The end of a call: waits for the last usage figures and for the model's summary, then reports the hang-up to the service.
 
-use dikala_entities::Millis;
+use dikala_entities::{Millis, VoiceProvider};
 use dikala_protocol::{CallReport, VoiceReport};
 use dikala_sip::leg::{HangupNote, Order};
 
 use super::{CallMachine, End, MachineEffect, Now, Phase, VoiceState};
-use crate::{settings::Prices, voice::VoiceInput};
+use crate::{
+    settings::Prices,
+    voice::{Usage, VoiceInput},
+};
 
 /// Time limits for the voice to begin a summary and to finish it.
 const SUMMARY_BEGINS_MS: u64 = 1_000;
@@ -169,11 +172,18 @@ impl CallMachine {
 }
 
 impl CallMachine {
-    /// The prices of the provider in use.
-    pub(super) fn prices(&self) -> Option<Prices> {
-        let current = self.providers.current()?;
+    /// Adds what a voice of the call has used.
+    pub fn add_usage(&mut self, provider: VoiceProvider, usage: Usage) {
+        self.meter.add(usage, self.prices_of(provider));
+    }
+
+    fn prices_of(&self, provider: VoiceProvider) -> Option<Prices> {
         let mut voices = self.rules.voices.iter();
-        voices.find(|(name, _)| *name == current)?.1
+        voices.find(|(name, _)| *name == provider)?.1
+    }
+
+    fn prices(&self) -> Option<Prices> {
+        self.prices_of(self.providers.current()?)
     }
 
     /// The call has a cost of its own, because a provider that it has used has prices.

@@ -111,6 +111,8 @@ pub(super) struct ConversationGuard {
     is_mid_turn: bool,
     /// The model was asked for the rest of its turn, and has reported no end of a turn since. Some models may never do.
     is_rest_asked: bool,
+    /// The agent began to speak at this time, while the end of the caller's voice was not noticed.
+    spoke_early_at: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -157,6 +159,7 @@ impl ConversationGuard {
             is_filled: false,
             is_mid_turn: false,
             is_rest_asked: false,
+            spoke_early_at: None,
         }
     }
 
@@ -196,6 +199,7 @@ impl ConversationGuard {
         self.caller_since = now;
         self.owed = None;
         self.silence = None;
+        self.spoke_early_at = None;
     }
 
     /// The model has heard words of the caller, perhaps within a noise that hides when they ended.
@@ -214,8 +218,10 @@ impl ConversationGuard {
         self.silence = None;
     }
 
-    /// The caller's voice ended at `at`, or keys were complete then.
-    pub(super) fn caller_ended(&mut self, at: u64, now: u64) {
+    /// The caller's voice ended at `at`, or keys were complete then. Returns the time from there to the agent's answer, if that
+    /// has begun already.
+    pub(super) fn caller_ended(&mut self, at: u64, now: u64) -> Option<u64> {
+        let answered_at = self.spoke_early_at.take();
         self.caller_speaks = false;
         self.silence = None;
         let left_ms = self.audible_ms(now);
@@ -231,6 +237,7 @@ impl ConversationGuard {
             self.listen(now);
             self.expect_rest();
         }
+        answered_at.and_then(|answered_at| answered_at.checked_sub(at))
     }
 
     /// The agent speaks these samples. Returns the time since the end of the caller's voice, if they begin an answer.
@@ -244,8 +251,11 @@ impl ConversationGuard {
             return None;
         }
         self.audible_until = self.queued_until;
-        self.is_mid_turn = true;
+        let begins = !std::mem::replace(&mut self.is_mid_turn, true);
         if self.caller_speaks {
+            if begins {
+                self.spoke_early_at = Some(now);
+            }
             return None;
         }
         let owed = self.owed.take();

@@ -71,6 +71,8 @@ pub(crate) enum MachineEffect {
     Failover(VoiceProvider),
     /// The caller has interrupted the agent.
     Interruption,
+    /// The agent pauses because the caller speaks.
+    SpeechPaused,
     /// The voice was lost, and no other provider takes over.
     VoiceLost,
     /// The time from the end of the caller's voice to the agent's first sound.

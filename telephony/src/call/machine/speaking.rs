@@ -119,6 +119,7 @@ impl Speaking {
     pub(super) fn pause(&mut self, now_ms: u64, out: &mut Vec<MachineEffect>) {
         if self.is_speaking && self.resume.is_none() && self.flushing.is_none() {
             self.resume = Some(now_ms + PAUSE_MS_MAX);
+            out.push(MachineEffect::SpeechPaused);
             out.push(MachineEffect::Leg(Order::Pause));
         }
     }

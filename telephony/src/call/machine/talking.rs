@@ -105,7 +105,11 @@ impl CallMachine {
             }
             VoiceEvent::CannotSpeak => {}
             VoiceEvent::TurnOver => self.turn_over(now, out),
-            VoiceEvent::Usage(usage) => self.meter.add(usage, self.prices()),
+            VoiceEvent::Usage(usage) => {
+                if let Some(provider) = self.providers.current() {
+                    self.add_usage(provider, usage);
+                }
+            }
             VoiceEvent::Summarising => self.summarising(),
             VoiceEvent::Summary(summary) => self.summed_up(summary, now, out),
             VoiceEvent::Away => {
@@ -140,7 +144,8 @@ impl CallMachine {
 
     fn caller_ended(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let at = now.ms.saturating_sub(VOICE_HANG_OVER_MS);
-        self.guard.caller_ended(at, now.ms);
+        let latency_ms = self.guard.caller_ended(at, now.ms);
+        self.answered_after(latency_ms, out);
         self.tell_activity(false, out);
         self.resume_speech(now, out);
         if let Phase::Leaving(leaving) = &mut self.phase {
@@ -180,13 +185,18 @@ impl CallMachine {
         }
         self.providers.heard();
         self.transcript.agent_speaks(self.speaking.said_ms());
-        if let Some(ms) = self.guard.agent_says(&samples, now.ms) {
+        let latency_ms = self.guard.agent_says(&samples, now.ms);
+        self.answered_after(latency_ms, out);
+        self.speaking.say(samples, out);
+    }
+
+    fn answered_after(&mut self, ms: Option<u64>, out: &mut Vec<MachineEffect>) {
+        if let Some(ms) = ms {
             self.transcript.answered_after(ms);
             if let Some(provider) = self.providers.current() {
                 out.push(MachineEffect::TurnLatency { provider, ms });
             }
         }
-        self.speaking.say(samples, out);
     }
 
     fn interrupted(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
@@ -328,8 +338,10 @@ impl CallMachine {
     pub(super) fn say_phrase(&mut self, phrase: Phrase, now: Now, out: &mut Vec<MachineEffect>) {
         let language = self.agent.as_ref().map_or("", |agent| &agent.language);
         let (text, samples) = phrase.spoken(language);
-        self.transcript.own(text, now.at);
+        let from_ms = self.speaking.said_ms();
         self.speaking.say_own(samples, out);
+        let speech = from_ms..self.speaking.said_ms();
+        self.transcript.own(text, speech, now.at);
     }
 
     fn tell_keys(&mut self, keys: Option<String>, now: Now, out: &mut Vec<MachineEffect>) {

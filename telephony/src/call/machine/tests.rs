@@ -1037,10 +1037,9 @@ fn lost_media_a_broken_leg_and_a_service_that_let_go_end_the_call() {
 fn a_call_on_hold_is_silent_and_goes_on() {
     let mut call = Story::talking();
     call.on(AUDIO());
-    assert_eq!(
-        orders(&call.on(MachineInput::Leg(LegEvent::Held(true)))),
-        [&Order::Pause]
-    );
+    let effects = call.on(MachineInput::Leg(LegEvent::Held(true)));
+    assert_eq!(orders(&effects), [&Order::Pause]);
+    assert!(!effects.contains(&MachineEffect::SpeechPaused));
     assert!(
         call.on(MachineInput::Leg(LegEvent::VoiceStarted))
             .is_empty()

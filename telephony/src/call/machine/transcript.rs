@@ -1,5 +1,7 @@
 //! The transcript of a call, turn by turn. Of the agent it has what was played, because a model speaks faster than it is heard.
 
+use std::ops::Range;
+
 use dikala_entities::{Millis, Speaker};
 use dikala_protocol::{CallReport, SpokenTurn};
 
@@ -241,11 +243,15 @@ impl TranscriptBuilder {
         said_by(Speaker::Caller) && said_by(Speaker::Agent)
     }
 
-    /// Adds a sentence of the bridge.
-    pub(super) fn own(&mut self, text: &str, at: Millis) {
+    /// Adds a sentence of the bridge. `speech`: its part of all speech, in milliseconds.
+    pub(super) fn own(&mut self, text: &str, speech: Range<u64>, at: Millis) {
         self.push(Speaker::Agent, text.to_owned(), at, false);
         if let Some(said) = self.turns.last_mut() {
             said.is_own = true;
+            said.speech = Some(Speech {
+                from_ms: speech.start,
+                to_ms: Some(speech.end),
+            });
         }
         self.shorten();
     }
@@ -462,6 +468,16 @@ mod tests {
         assert!(said.heard(0, 10_000));
         assert_eq!(said.bytes, 0);
         assert_eq!(turns(&mut said), []);
+    }
+
+    #[test]
+    fn a_sentence_of_the_bridge_stands_as_far_as_it_was_played() {
+        let mut said = TranscriptBuilder::default();
+        ten_words(&mut said, 0);
+        said.turn_over(10_000);
+        said.own("One moment, please.", 10_000..12_000, Millis::MIN);
+        assert!(said.heard(11_200, 12_000));
+        assert_eq!(turns(&mut said)[1], ("One moment,".to_owned(), true));
     }
 
     #[test]

@@ -21,7 +21,8 @@ use crate::{
 /// Time limit of the test.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Opens a session and closes it again; nothing is said and nothing is billed. Both results are messages for people.
+/// Opens a session and closes it again; nothing is said and nothing is billed. What a call would leave out is left out here, too.
+/// Both results are messages for people.
 pub async fn check(settings: &settings::GeminiSettings, trust: &Trust) -> Result<String, String> {
     if settings.lacks_key() {
         return Err("there is no key; set telephony.gemini.api_key or GEMINI_API_KEY".to_owned());
@@ -52,7 +53,19 @@ async fn set_up(settings: &settings::GeminiSettings, trust: &Trust) -> Result<()
         tools: vec!["end_call".to_owned()],
         ..CallAgent::default()
     };
-    let setup = SessionSettings::new(agent, &settings.model).setup(SessionStart::Fresh(""));
+    let mut session = SessionSettings::new(agent, &settings.model);
+    match accepted(&session, settings, trust).await {
+        Err(words) if session.leave_out(&words) => accepted(&session, settings, trust).await,
+        done => done,
+    }
+}
+
+async fn accepted(
+    session: &SessionSettings,
+    settings: &settings::GeminiSettings,
+    trust: &Trust,
+) -> Result<(), String> {
+    let setup = session.setup(SessionStart::Fresh(""));
     let setup = serde_json::to_string(&setup).map_err(|error| error.to_string())?;
     let mut socket = connect(&endpoint(settings), trust, None)
         .await

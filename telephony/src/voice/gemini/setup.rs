@@ -58,6 +58,18 @@ impl SessionSettings {
         }
     }
 
+    /// Leaves out what the service refuses with these words. False if there is nothing that could be left out: each voice
+    /// supports only some languages, and models have different voices. The prompt names the language, too.
+    pub(super) fn leave_out(&mut self, words: &str) -> bool {
+        let words = words.to_lowercase();
+        if words.contains("language") && self.language_code().is_some() {
+            self.without_language = true;
+            true
+        } else {
+            words.contains("voice") && self.agent.voice_name.take().is_some()
+        }
+    }
+
     /// The setup message of a connection.
     pub(super) fn setup(&self, beginning: SessionStart<'_>) -> ClientMessage {
         let (handle, before) = match beginning {

@@ -262,6 +262,22 @@ fn a_result_that_comes_during_the_agents_words_is_awaited_after_them() {
     assert_eq!(guard.next(), Some((11_500, GuardStep::AskAgain)));
 }
 
+/// The end of a voice is noticed 400 ms later. Models may answer sooner.
+#[rstest]
+#[case::an_answer(5_250, Some(250))]
+#[case::words_into_the_callers(4_900, None)]
+fn an_answer_may_begin_before_the_end_of_the_voice_is_noticed(
+    #[case] at: u64,
+    #[case] latency: Option<u64>,
+) {
+    let mut guard = after_words(1_000);
+    guard.caller_started(2_000);
+    assert_eq!(guard.agent_says(&speech(500), at), None);
+    assert_eq!(guard.agent_says(&speech(500), at + 100), None);
+    assert_eq!(guard.caller_ended(5_000, 5_400), latency);
+    assert_eq!(guard.caller_ended(5_000, 5_400), None, "once");
+}
+
 #[test]
 fn a_noise_without_end_leaves_nobody_alone() {
     let mut guard = after_words(1_000);
@@ -370,7 +386,7 @@ proptest! {
             steps(&mut guard, now, true);
             match happening {
                 Happening::Started => guard.caller_started(now),
-                Happening::Ended => guard.caller_ended(now.saturating_sub(400), now),
+                Happening::Ended => { guard.caller_ended(now.saturating_sub(400), now); }
                 Happening::Says(ms) => { guard.agent_says(&speech(ms), now); }
                 Happening::TurnOver => guard.turn_over(),
                 Happening::Paused => guard.paused(now),

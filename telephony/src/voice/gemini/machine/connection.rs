@@ -387,11 +387,7 @@ impl SessionMachine {
         if !why.refused {
             return self.failed(why);
         }
-        // Each voice supports only some languages, and the list changes. The prompt names the language, too.
-        if why.words.to_lowercase().contains("language")
-            && self.session_settings.language_code().is_some()
-        {
-            self.session_settings.without_language = true;
+        if self.session_settings.leave_out(&why.words) {
             return self.failed(why);
         }
         self.failures.refusals += 1;

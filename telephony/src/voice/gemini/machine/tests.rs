@@ -659,23 +659,38 @@ fn a_setup_that_is_refused_three_times_is_the_end() {
     assert_eq!(story.opened().len(), 3);
 }
 
-#[test]
-fn a_language_that_is_refused_is_left_to_the_prompt() {
-    let mut story = Story::new(STABLE);
+/// The speech settings after the first setup is refused with these words.
+fn speech_after_refusal(mut story: Story, words: &str) -> Value {
     story.give(SessionInput::Opened { connection: 1 });
     story.give(SessionInput::Closed {
         connection: 1,
         why: CloseReason {
             refused: true,
-            words: "Unsupported language code 'id-ID'".to_owned(),
+            words: words.to_owned(),
             ..CloseReason::default()
         },
     });
     story.until(1_000);
     story.give(SessionInput::Opened { connection: 2 });
-    let setup = story.sent(2)[0]["setup"].clone();
-    let speech = &setup["generationConfig"]["speechConfig"];
+    story.sent(2)[0]["setup"]["generationConfig"]["speechConfig"].clone()
+}
+
+#[test]
+fn a_language_that_is_refused_is_left_to_the_prompt() {
+    let speech = speech_after_refusal(Story::new(STABLE), "Unsupported language code 'id-ID'");
     assert!(speech.get("languageCode").is_none(), "{speech}");
+}
+
+#[test]
+fn a_voice_that_is_refused_is_replaced() {
+    let mut story = Story::new(STABLE);
+    let agent = &mut story.machine.session_settings.agent;
+    agent.voice_name = Some("Koree".to_owned());
+    agent.voice_id = Some("Kore".to_owned());
+    let words = "Requested voice api_name 'Koree' is not available for model";
+    let speech = speech_after_refusal(story, words);
+    let voice = &speech["voiceConfig"]["prebuiltVoiceConfig"]["voiceName"];
+    assert_eq!(voice, "Kore");
 }
 
 #[test]

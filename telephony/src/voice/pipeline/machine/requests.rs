@@ -250,6 +250,7 @@ impl PipelineMachine {
             return self.fail(&running, &CloseReason::gone("it sends no sound"));
         }
         self.requests.failures[running.stage as usize].count = 0;
+        self.back();
         match running.stage {
             Stage::Hearing => {}
             Stage::Thinking => self.thought_over(connection),

@@ -263,6 +263,18 @@ fn an_answer_that_breaks_off_is_gone_on_with() {
     assert!(story.lost().is_some(), "twice is enough");
 }
 
+/// The caller is helped by the call then: an empty answer is no failure.
+#[test]
+fn a_second_attempt_that_brings_nothing_is_over_too() {
+    let mut story = waiting("llm");
+    story.fails(CloseReason::gone("the connection broke"));
+    assert_eq!(story.told.last(), Some(&VoiceEvent::Away));
+    story.pass(200);
+    let connection = story.first(|it| matches!(it, PipelineRequest::Chat { .. }));
+    story.reply(connection, PipelineReply::Done);
+    assert_eq!(story.told.last(), Some(&VoiceEvent::Reconnected));
+}
+
 #[test]
 fn an_answer_that_stalls_is_broken_off() {
     let mut story = waiting("llm");
