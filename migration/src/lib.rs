@@ -11,12 +11,11 @@ mod callers;
 #[cfg(feature = "fail-points")]
 mod fail_points;
 mod first;
-// Until a step of a release builds indexes, only tests do.
-#[cfg(any(test, feature = "fail-points"))]
 mod indexes;
 mod migrate;
 mod script;
 mod state;
+mod turns;
 
 use sea_orm_migration::prelude::*;
 
@@ -62,6 +61,7 @@ fn steps() -> Vec<Step> {
     let mut steps = vec![
         Step::Breaking(Box::new(first::STEP)),
         Step::Additive(Box::new(callers::STEP)),
+        Step::Additive(Box::new(turns::STEP)),
     ];
     #[cfg(feature = "fail-points")]
     fail_points::change(&mut steps);

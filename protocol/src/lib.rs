@@ -19,7 +19,7 @@ pub use self::{
     command::{Command, CommandKind},
     message::{
         BridgeMessage, CallMessage, CallReport, FunctionInvocation, Heartbeat, IncomingCall,
-        MessageContent, MessageType, SpokenTurn, VoiceReport,
+        MessageContent, MessageType, NumberedTurn, SpokenTurn, VoiceReport,
     },
     reply::{CalleeNames, ErrorCode, InvocationOutcome, ReplyError},
 };

@@ -106,6 +106,9 @@ pub enum CallReport {
         summary: String,
         turns: Vec<SpokenTurn>,
     },
+    /// A turn as it was heard, at once. The transcript replaces it later.
+    #[serde(rename = "call.turn")]
+    Turn { turn: NumberedTurn },
     /// A person has answered and is joined to the caller.
     #[serde(rename = "call.transferred")]
     Transferred {
@@ -192,6 +195,15 @@ impl SpokenTurn {
     }
 }
 
+/// A turn of a call that goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NumberedTurn {
+    /// From 1. A repeated number replaces the turn.
+    pub n: u32,
+    #[serde(flatten)]
+    pub turn: SpokenTurn,
+}
+
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
@@ -226,6 +238,7 @@ pub enum MessageType {
     Incoming,
     Answered,
     Function,
+    Turn,
     Transcript,
     Transferred,
     Hangup,
@@ -234,10 +247,11 @@ pub enum MessageType {
 }
 
 impl MessageType {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Incoming,
         Self::Answered,
         Self::Function,
+        Self::Turn,
         Self::Transcript,
         Self::Transferred,
         Self::Hangup,
@@ -250,6 +264,7 @@ impl MessageType {
             Self::Incoming => "call.incoming",
             Self::Answered => "call.answered",
             Self::Function => "call.function",
+            Self::Turn => "call.turn",
             Self::Transcript => "call.transcript",
             Self::Transferred => "call.transferred",
             Self::Hangup => "call.hangup",
@@ -311,6 +326,7 @@ impl CallReport {
         match self {
             Self::Answered => MessageType::Answered,
             Self::Function(_) => MessageType::Function,
+            Self::Turn { .. } => MessageType::Turn,
             Self::Transcript { .. } => MessageType::Transcript,
             Self::Transferred { .. } => MessageType::Transferred,
             Self::Hangup { .. } => MessageType::Hangup,

@@ -20,7 +20,7 @@ use crate::{
         extract::{Id, Query, RequestBody, word},
         request_id::current_trace,
     },
-    operations::{OperationContext, PageRange, list::lists, stored::Json},
+    operations::{OperationContext, PageRange, list::lists, stored::Json, webhooks::kind_schema},
 };
 
 /// Attempts shown per delivery, the newest ones.
@@ -39,6 +39,7 @@ pub struct DeliveryView {
     pub id: DeliveryId,
     webhook_id: WebhookId,
     event_id: EventId,
+    #[schema(schema_with = kind_schema)]
     event: EventKind,
     call_id: Option<CallId>,
     status: DeliveryStatus,

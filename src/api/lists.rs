@@ -2,7 +2,7 @@
 
 use actix_web::{HttpResponse, web::Data};
 use dikala_entities::{
-    AgentId, CallId, agent, event, function, kept_version, phone_number, webhook,
+    AgentId, CallId, EventKind, agent, event, function, kept_version, phone_number, webhook,
 };
 use sea_orm::{ColumnTrait, QueryFilter};
 use utoipa::ToSchema;
@@ -147,7 +147,8 @@ pub async fn events(
         key: "events",
         rows: context
             .rows::<event::Entity>()
-            .filter(event::Column::CallId.eq(call.id)),
+            .filter(event::Column::CallId.eq(call.id))
+            .filter(event::Column::Kind.ne(EventKind::CallTurn)),
         // In commit order: ids begin with the clock of the node that wrote them.
         by: event::Column::Position,
         batch: 8,

@@ -1,5 +1,5 @@
 //! The order of a bridge's messages: those of one call run one after the other, different calls run concurrently. A
-//! function is started in its turn and then delays nothing, neither its call nor its bridge's other messages.
+//! function or a turn is started in its turn and then delays nothing, neither its call nor its bridge's other messages.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,13 +7,13 @@ use std::{
 };
 
 use dikala_actors::{
-    calls::{CallError, CallInput, CallRouter, InvokeFunction, TenantHint},
+    calls::{CallError, CallInput, CallRouter, InvokeFunction, TellTurn, TenantHint},
     traces::arrived,
 };
 use dikala_entities::{BridgeId, CallId, Millis};
 use dikala_protocol::{
     BridgeMessage, CallMessage, CallReport, FunctionInvocation, Heartbeat, MessageContent,
-    MessageType,
+    MessageType, NumberedTurn,
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -92,7 +92,7 @@ impl OrderingQueues {
     }
 
     fn start(&mut self, key: QueueKey, numbered: QueuedMessage) {
-        if is_function(&numbered.1) {
+        if is_concurrent(&numbered.1) {
             self.run(None, numbered);
         } else {
             self.waiting.entry(key.clone()).or_default();
@@ -103,7 +103,7 @@ impl OrderingQueues {
     /// A message of the queue is answered: starts the functions next in line, and one other message.
     fn go_on(&mut self, key: QueueKey) {
         while let Some(numbered) = self.waiting.get_mut(&key).and_then(VecDeque::pop_front) {
-            if is_function(&numbered.1) {
+            if is_concurrent(&numbered.1) {
                 self.run(None, numbered);
             } else {
                 return self.run(Some(key), numbered);
@@ -163,9 +163,10 @@ pub fn payer(calls: &CallRouter, request: &BridgeMessage) -> TenantHint {
     }
 }
 
-fn is_function(message: &ParsedMessage) -> bool {
+/// No other message waits for it: a function may take long, and a turn up to a second.
+fn is_concurrent(message: &ParsedMessage) -> bool {
     let kind = message.as_ref().map(|message| message.content.kind());
-    kind == Ok(MessageType::Function)
+    matches!(kind, Ok(MessageType::Function | MessageType::Turn))
 }
 
 fn queue_key(message: &ParsedMessage) -> Option<QueueKey> {
@@ -201,9 +202,13 @@ async fn carry_out(
         MessageContent::Call(CallMessage { call, at, report }) => {
             let input = match input(report, at, id) {
                 Ok(input) => input,
-                Err(function) => {
+                Err(ConcurrentReport::Function(function)) => {
                     let message = invocation(bridge, function, at, since);
                     return Box::pin(invoke(calls, share, call, message, room)).await;
+                }
+                Err(ConcurrentReport::Turn(turn)) => {
+                    let told = calls.tell_turn(call, TellTurn { bridge, turn });
+                    return (Box::pin(told).await.map(Success::Call), room);
                 }
             };
             let _turn = share.turn(calls.tenant_of_call(call)).await;
@@ -225,14 +230,17 @@ async fn carry_out(
     (answer, room)
 }
 
-/// A report as a call takes it. A function is carried out apart.
-fn input(
-    report: CallReport,
-    at: Option<Millis>,
-    id: &str,
-) -> Result<CallInput, FunctionInvocation> {
+/// A report that no other message waits for.
+enum ConcurrentReport {
+    Function(FunctionInvocation),
+    Turn(NumberedTurn),
+}
+
+/// A report as a call takes it, unless it is concurrent.
+fn input(report: CallReport, at: Option<Millis>, id: &str) -> Result<CallInput, ConcurrentReport> {
     Ok(match report {
-        CallReport::Function(function) => return Err(function),
+        CallReport::Function(function) => return Err(ConcurrentReport::Function(function)),
+        CallReport::Turn { turn } => return Err(ConcurrentReport::Turn(turn)),
         CallReport::Answered => CallInput::Answered {
             at,
             message_id: id.to_owned(),

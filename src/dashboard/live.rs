@@ -47,8 +47,9 @@ const PAUSE: Duration = Duration::from_millis(300);
 const HOME_PAUSE: Duration = Duration::from_secs(2);
 /// Events per read.
 const BATCH: u64 = 200;
-/// Number of missed events beyond which the page is reloaded.
-const STALE: i64 = 200;
+/// Number of missed events beyond which a list is reloaded: without turns, which it does not show, and with them.
+const STALE: u64 = 200;
+const STALE_WITH_TURNS: i64 = 4_000;
 
 /// The followed part of a page.
 enum Watch {
@@ -95,7 +96,7 @@ pub async fn stream(
         position: seen.unwrap_or(newest).clamp(0, newest),
         to,
     };
-    let is_stale = newest - following.position > STALE;
+    let is_stale = following.is_stale(newest).await?;
     rt::spawn(async move {
         let (visit, to) = (following.visit.clone(), following.to.clone());
         // A database error does not end the stream.
@@ -197,6 +198,23 @@ impl PageStream {
         }
     }
 
+    /// True if the page has missed too much.
+    async fn is_stale(&self, newest: i64) -> Result<bool, DbErr> {
+        if matches!(self.watch, Watch::Part(..)) || newest - self.position > STALE_WITH_TURNS {
+            return Ok(matches!(self.watch, Watch::List(_)));
+        }
+        let missed: Vec<Option<i64>> = event::Entity::of(self.visit.tenant())
+            .select_only()
+            .column(event::Column::Position)
+            .filter(event::Column::Position.gt(self.position))
+            .filter(event::Column::Kind.ne(EventKind::CallTurn))
+            .limit(STALE + 1)
+            .into_tuple()
+            .all(self.visit.store().api_reader())
+            .await?;
+        Ok(missed.len() as u64 > STALE)
+    }
+
     /// Handles the next batch of events. Returns true if there may be more.
     async fn pass_on(&mut self) -> Result<bool, StreamOver> {
         let moved = self.moved().await?;
@@ -231,11 +249,13 @@ impl PageStream {
                 .all(self.visit.store().api_reader())
                 .await?;
         let more = u64::try_from(rows.len()).is_ok_and(|count| count == BATCH);
-        let any = !rows.is_empty();
+        let is_turn = |kind: EventKind| kind == EventKind::CallTurn;
+        let any = rows.iter().any(|(.., kind)| !is_turn(*kind));
         let (mut calls, mut said) = (BTreeMap::new(), None);
         for (position, call, kind) in rows {
             self.position = position.unwrap_or(self.position);
-            if let Some(call) = call {
+            let shows_turns = matches!(self.watch, Watch::Part(Part::Call(_), _));
+            if let Some(call) = call.filter(|_| shows_turns || !is_turn(kind)) {
                 *calls.entry(call).or_default() |= self.brings_in(kind);
                 said = self.tells(call, kind).or(said);
             }
@@ -292,7 +312,7 @@ impl PageStream {
         let (html, is_over) = match part {
             Part::Home => (home::part(&self.visit).await?, false),
             Part::Call(id) => {
-                let part = show::part(&self.visit, id, 0).await?;
+                let part = show::part(&self.visit, id, None).await?;
                 (part.html, part.is_settled)
             }
         };

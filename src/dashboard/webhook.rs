@@ -136,7 +136,7 @@ fn facts(visit: &SignedIn, webhook: &webhook::Model) -> Markup {
             dt { (visit.t("webhooks-state")) } dd { (state(visit, webhook)) }
             dt { (visit.t("webhooks-events")) }
             dd {
-                @if kinds.len() == EventKind::ALL.len() { (visit.t("webhooks-all-events")) }
+                @if kinds.len() == EventKind::OF_WEBHOOKS.len() { (visit.t("webhooks-all-events")) }
                 @else { @for kind in &kinds { code { (kind.as_str()) } " " } }
             }
             // Only owners see any part of the secret.

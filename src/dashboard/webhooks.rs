@@ -62,7 +62,7 @@ fn webhook_table(visit: &SignedIn, webhooks: &[webhook::Model]) -> Markup {
         vec![
             html! { a href=(path_of(webhook.id)) { (cut(webhook.url.as_str(), URL_CHARS_MAX)) } },
             html! {
-                @if kinds.len() == EventKind::ALL.len() { (visit.t("webhooks-all-events")) }
+                @if kinds.len() == EventKind::OF_WEBHOOKS.len() { (visit.t("webhooks-all-events")) }
                 @else { @for kind in kinds { code { (kind.as_str()) } " " } }
             },
             state(visit, webhook),
@@ -94,6 +94,7 @@ pub fn state(visit: &SignedIn, webhook: &webhook::Model) -> Markup {
 /// The description of an event kind.
 fn told(visit: &SignedIn, kind: EventKind) -> String {
     visit.t(match kind {
+        EventKind::CallTurn => "events-call-turn",
         EventKind::CallStarted => "events-call-started",
         EventKind::CallAnswered => "events-call-answered",
         EventKind::CallEnded => "events-call-ended",
@@ -105,7 +106,7 @@ fn told(visit: &SignedIn, kind: EventKind) -> String {
 
 /// The fields of a webhook's form.
 pub fn form_fields(visit: &SignedIn) -> [Field; 2] {
-    let kinds = EventKind::ALL.iter().map(|kind| {
+    let kinds = EventKind::OF_WEBHOOKS.iter().map(|kind| {
         let name = format!("{kind}: {}", told(visit, *kind));
         (kind.as_str().to_owned(), name)
     });

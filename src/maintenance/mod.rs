@@ -169,7 +169,10 @@ pub async fn sweep(
         removed += records::sweep_audit(store, ago(retention.audit_days)).await?;
     }
     if retention.transcripts_days > 0 {
-        removed += calls::sweep_transcripts(store, ago(retention.transcripts_days)).await?;
+        let older_than = ago(retention.transcripts_days);
+        // In this order: without a transcript the turns would be shown again.
+        removed += sweep_events(store, older_than, SweptEvents::Turns).await?;
+        removed += calls::sweep_transcripts(store, older_than).await?;
     }
     if retention.calls_days > 0 {
         let older_than = ago(retention.calls_days);
@@ -215,6 +218,8 @@ enum SweptEvents {
     Any,
     /// Events of calls only.
     Calls,
+    /// Turns of calls only.
+    Turns,
 }
 
 /// Removes old events with their deliveries, unless a delivery is pending at an active webhook.
@@ -222,6 +227,7 @@ async fn sweep_events(store: &Store, older_than: Millis, whose: SweptEvents) -> 
     let whose = match whose {
         SweptEvents::Any => "",
         SweptEvents::Calls => " AND e.call_id IS NOT NULL",
+        SweptEvents::Turns => " AND e.kind = 'call.turn'",
     };
     let find = format!(
         "SELECT e.id FROM events e WHERE e.id < $1 AND e.id > $2{whose} AND NOT EXISTS \

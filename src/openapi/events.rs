@@ -4,18 +4,20 @@
 use std::collections::BTreeSet;
 
 use dikala_actors::{calls::without_personal_data, events::payload::SampleCall};
-use dikala_entities::{EventKind, Millis};
+use dikala_entities::{EventKind, Millis, Speaker};
 use serde_json::{Map, Value, json};
 
 use super::{
     SchemaSet, reference,
-    schema::{any_object, nullable, to_value},
+    schema::{any_object, nullable, to_value, words},
     with_example,
 };
 
-/// One entry for each kind of event.
+/// One entry for each kind of event that webhooks get. The schemas include that of turns, which only event streams have.
 pub fn webhooks(schemas: &mut SchemaSet) -> Value {
-    let entries: Map<String, Value> = EventKind::ALL
+    let turn = EventKind::CallTurn;
+    schemas.0.insert(name(turn), schema(turn));
+    let entries: Map<String, Value> = EventKind::OF_WEBHOOKS
         .iter()
         .map(|kind| {
             let name = name(*kind);
@@ -76,6 +78,7 @@ const fn summary(kind: EventKind) -> &'static str {
         EventKind::CallStarted => "A call came in.",
         EventKind::CallAnswered => "The AI agent answered.",
         EventKind::CallEnded => "A call is over, in whichever final state.",
+        EventKind::CallTurn => "A turn of a call was heard.",
         EventKind::CallTranscript => "The summary of a call is there.",
         EventKind::CreditsLow => "The balance fell below the threshold.",
         EventKind::FunctionCalled => "The AI called a function.",
@@ -139,6 +142,22 @@ fn personal(event: &Value) -> BTreeSet<String> {
         .collect()
 }
 
+fn turn() -> Value {
+    json!({
+        "type": ["object", "null"],
+        "description": "Null once the call was erased.",
+        "required": ["n", "role", "text", "at"],
+        "properties": {
+            "n": {"type": "integer", "minimum": 1, "description": "A later turn with the same number replaces it."},
+            "role": to_value(&words(Speaker::ALL.iter().map(|role| role.as_str())).into()),
+            "text": {"type": "string"},
+            "at": {"type": "string", "format": "date-time"},
+            "latencyMs": {"type": "integer", "description": "Time from the end of the caller's voice to the answer."},
+            "interrupted": {"type": "boolean", "description": "It was heard up to its last word only."},
+        },
+    })
+}
+
 fn field(name: &str, example: &Value) -> Value {
     match (name, example) {
         ("transcriptSummary" | "agentId", _) => json!({"type": ["string", "null"]}),
@@ -146,6 +165,7 @@ fn field(name: &str, example: &Value) -> Value {
             json!({"type": ["string", "null"], "description": "The voice's provider at the end of the call."})
         }
         ("startedAt", _) => json!({"type": "string", "format": "date-time"}),
+        ("turn", _) => turn(),
         (_, Value::Number(_)) => json!({"type": "integer"}),
         (_, Value::Object(_)) => to_value(&any_object().into()),
         _ => json!({"type": "string"}),

@@ -378,7 +378,8 @@ fn responses(api: &Api, route: &ApiRoute, schemas: &mut SchemaSet) -> Value {
     }
     if route.streams {
         success["content"] = json!({"text/event-stream": {
-            "schema": {"type": "string"},
+            "schema": {"type": "string", "description": "The data of an event is the body that webhooks get. Turns, which no webhook \
+                gets, are `call.turn` with a body of the schema `CallTurnEvent`."},
             "example": "id: evt_01k9zv3m8rj2q4w6y8a0c2e4g6\nevent: credits.low\ndata: {\"event\":\"credits.low\",\
                 \"timestamp\":\"2026-01-15T03:30:04.000Z\",\"data\":{\"balanceMinutes\":29,\"threshold\":30}}\n\n",
         }});

@@ -5,6 +5,7 @@ pub mod callers;
 pub mod diagnosis;
 mod erasure;
 pub mod filter;
+pub mod turns;
 
 use dikala_actors::calls::{CallError, CallInput, TRANSFERS_MAX, versions};
 use dikala_entities::{
@@ -245,6 +246,9 @@ fn newest_first(tenant: TenantId, wanted: Condition) -> Select<call::Entity> {
         .order_by_desc(call::Column::Id)
 }
 
+/// A transcript without turns, which replaces none.
+pub const NO_TURNS: &str = "[]";
+
 /// The transcript of a call.
 pub async fn transcript(
     context: OperationContext,
@@ -254,8 +258,12 @@ pub async fn transcript(
     let stored = context.one_of::<transcript::Entity>(call.id);
     let stored = stored.one(context.store().api_reader()).await?;
     let (summary, turns) = match stored {
-        Some(stored) => (Some(stored.summary), stored.turns),
-        None => (call.transcript_summary, "[]".to_owned()),
+        Some(stored) if stored.turns != NO_TURNS => (Some(stored.summary), stored.turns),
+        _ => {
+            let tenant = context.tenant()?;
+            let heard = turns::heard(context.store().api_reader(), tenant, call.id).await?;
+            (call.transcript_summary, heard)
+        }
     };
     Ok(TranscriptView {
         call_id: call.id,

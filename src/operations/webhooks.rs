@@ -13,7 +13,10 @@ use sea_orm::{
 };
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::{ToSchema, openapi::ArrayBuilder};
+use utoipa::{
+    ToSchema,
+    openapi::{ArrayBuilder, ObjectBuilder},
+};
 
 use super::{Addresses, OperationContext, OperationWrite};
 use crate::{
@@ -21,7 +24,9 @@ use crate::{
     http::{
         answer::{Created, NoContent},
         error::{ApiError, Missing},
-        extract::{BlankRule, Id, ParseResult, RequestBody, boolean, list, text, word},
+        extract::{
+            BlankRule, Id, ParseResult, RequestBody, boolean, list, not_allowed, string, text,
+        },
         route::BASE,
     },
     openapi::schema,
@@ -125,12 +130,21 @@ pub struct EventKinds(Vec<EventKind>);
 
 impl EventKinds {
     fn parse(value: &Value) -> ParseResult<Self> {
-        list(EVENTS_MIN, word("an event"), EventKind::eq)(value).map(Self)
+        list(EVENTS_MIN, subscribable, EventKind::eq)(value).map(Self)
     }
 
     fn of(webhook: &webhook::Model) -> Self {
         Self(webhook.event_kinds())
     }
+}
+
+/// A kind of event that a webhook can subscribe to.
+fn subscribable(value: &Value) -> ParseResult<EventKind> {
+    let given = string(value)?;
+    let kinds = EventKind::OF_WEBHOOKS.iter();
+    let named = kinds.clone().find(|kind| kind.as_str() == given).copied();
+    let words = kinds.map(|kind| kind.as_str());
+    named.ok_or_else(|| not_allowed(given, "an event", words).into())
 }
 
 /// The secret that signs deliveries.
@@ -144,9 +158,14 @@ impl WebhookSecret {
     }
 }
 
+/// The schema of a kind of event that webhooks get.
+pub fn kind_schema() -> ObjectBuilder {
+    schema::words(EventKind::OF_WEBHOOKS.iter().map(|kind| kind.as_str()))
+}
+
 described! {
     EventKinds: ArrayBuilder::new()
-        .items(EventKind::schema())
+        .items(kind_schema())
         .min_items(Some(EVENTS_MIN))
         .unique_items(true);
     WebhookSecret: schema::text(SECRET_CHARS_MIN, SECRET_CHARS_MAX, false);

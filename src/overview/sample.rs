@@ -5,6 +5,7 @@ use dikala_actors::{
     webhooks::stats::QueueState,
 };
 use dikala_entities::{CallStatus, HangupReason, Millis};
+use dikala_protocol::MessageType;
 
 use super::OverviewSources;
 
@@ -60,8 +61,9 @@ pub struct OverviewSample {
     pub actors: Vec<ActorSample>,
 }
 
-/// Prefix of bridge messages during which a caller waits in silence.
+/// Prefix of bridge messages during which a caller waits in silence, and the one for whose reply nobody waits.
 const ABOUT_CALLS: &str = "call.";
+const TURN: &str = MessageType::Turn.as_str();
 /// Polled by machines; 503 is a regular answer.
 const READINESS: &str = "/health/ready";
 
@@ -114,7 +116,7 @@ impl OverviewSample {
 
 fn acknowledged(parts: &OverviewSources) -> Distribution {
     let all = parts.node.bridges.acknowledgements().into_iter();
-    all.filter(|(kind, _)| kind.starts_with(ABOUT_CALLS))
+    all.filter(|(kind, _)| kind.starts_with(ABOUT_CALLS) && *kind != TURN)
         .map(|(_, times)| times)
         .reduce(|one, other| one.plus(&other))
         .unwrap_or_else(Distribution::of_answers)

@@ -2,6 +2,7 @@
 
 use std::{pin::Pin, time::Duration};
 
+use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_protocol::client::socket::{ClientSocket, write};
 use futures_util::{
     FutureExt, SinkExt, StreamExt,
@@ -79,7 +80,7 @@ impl SimulatedBridge {
     pub fn new(connection: Peer, scenario: CallScenario, seed: u64) -> Self {
         Self {
             connection,
-            engine: SimulatedCalls::new(scenario, seed),
+            engine: SimulatedCalls::new(scenario, seed, SystemClock.now()),
             started: Instant::now(),
         }
     }

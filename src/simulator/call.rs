@@ -1,12 +1,12 @@
 //! One simulated call as a state machine. Pure: the caller supplies time, randomness and the socket.
 
-use dikala_entities::{CallStatus, HangupInitiator, HangupReason};
+use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis, Speaker};
 use dikala_protocol::{
-    CallReport, CommandKind, FunctionDeclaration, FunctionInvocation, MessageType, VoiceReport,
-    client::ServiceReply,
+    CallReport, CommandKind, FunctionDeclaration, FunctionInvocation, MessageType, NumberedTurn,
+    SpokenTurn, VoiceReport, client::ServiceReply,
 };
 
-use super::{arguments::sample_arguments, scenario::CallScript, transcripts::transcript};
+use super::{arguments::sample_arguments, scenario::CallScript, transcripts::Conversation};
 
 /// An input of the state machine.
 #[derive(Clone, Debug)]
@@ -34,6 +34,11 @@ pub enum CallEnd {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reaction {
     Say(CallReport),
+    /// Somebody speaks. The reply is not waited for.
+    Turn {
+        turn: NumberedTurn,
+        wake_after_ms: u64,
+    },
     WakeAfterMs(u64),
     Over(CallEnd),
 }
@@ -65,8 +70,8 @@ pub struct SimulatedCall {
     invocation_id: String,
     stage: Stage,
     functions: Vec<FunctionDeclaration>,
-    /// Name of the invoked function.
-    asked: Option<String>,
+    conversation: Conversation,
+    said: Vec<SpokenTurn>,
     stopped: bool,
 }
 
@@ -78,16 +83,17 @@ impl SimulatedCall {
             invocation_id,
             stage: Stage::Calling,
             functions: Vec::new(),
-            asked: None,
+            conversation: Conversation::new("", script.choice, None),
+            said: Vec::new(),
             stopped: false,
         }
     }
 
     /// Handles an input. Inputs that do not fit the current stage are ignored.
-    pub fn on(&mut self, heard: Incident) -> Option<Reaction> {
+    pub fn on(&mut self, heard: Incident, at: Millis) -> Option<Reaction> {
         match heard {
             Incident::Reply(reply) => self.on_reply(reply),
-            Incident::Wake => self.wake(),
+            Incident::Wake => self.wake(at),
             Incident::Command(CommandKind::Hangup { reason }) => {
                 self.leave_unless_leaving(reason, HangupInitiator::Bridge)
             }
@@ -107,7 +113,7 @@ impl SimulatedCall {
     fn on_reply(&mut self, reply: ServiceReply) -> Option<Reaction> {
         match reply {
             ServiceReply::Taken { agent, .. } if self.stage == Stage::Calling => {
-                Some(self.taken(agent.functions))
+                Some(self.taken(&agent.language, agent.functions))
             }
             ServiceReply::Refused { reason } if self.stage == Stage::Calling => {
                 Some(Reaction::Over(CallEnd::Refused(reason)))
@@ -132,7 +138,7 @@ impl SimulatedCall {
         }
     }
 
-    fn taken(&mut self, functions: Vec<FunctionDeclaration>) -> Reaction {
+    fn taken(&mut self, language: &str, functions: Vec<FunctionDeclaration>) -> Reaction {
         if self.stopped {
             return self.leave(
                 HangupReason::Normal,
@@ -141,11 +147,23 @@ impl SimulatedCall {
             );
         }
         self.functions = functions;
+        let function = self.function().map(|function| function.name.as_str());
+        self.conversation = Conversation::new(language, self.script.choice, function);
         self.stage = Stage::Ringing;
         Reaction::WakeAfterMs(self.script.ring_ms)
     }
 
-    fn wake(&mut self) -> Option<Reaction> {
+    fn wake(&mut self, at: Millis) -> Option<Reaction> {
+        if let Stage::Talking { half } = self.stage
+            && let Some((role, text)) = self.next_words(half)
+        {
+            let turn = self.note(role, text, at);
+            let wake_after_ms = self.pause_ms();
+            return Some(Reaction::Turn {
+                turn,
+                wake_after_ms,
+            });
+        }
         match self.stage {
             Stage::Ringing if self.script.abandons => Some(self.leave(
                 HangupReason::Abandoned,
@@ -154,12 +172,20 @@ impl SimulatedCall {
             )),
             Stage::Ringing => Some(self.say(Stage::Answering, CallReport::Answered)),
             Stage::Talking { half: 1 } => {
-                let invocation = self.invocation();
-                self.asked = Some(invocation.name.clone());
+                let invocation = self.invocation()?;
+                if !self.said.iter().any(|turn| turn.role == Speaker::Tool) {
+                    return Some(Reaction::Turn {
+                        turn: self.note(Speaker::Tool, &invocation.name, at),
+                        wake_after_ms: 0,
+                    });
+                }
                 Some(self.say(Stage::Asking, CallReport::Function(invocation)))
             }
             Stage::Talking { .. } => {
-                let report = transcript(self.script.choice, self.asked.as_deref());
+                let report = CallReport::Transcript {
+                    summary: self.conversation.summary.clone(),
+                    turns: self.said.clone(),
+                };
                 Some(self.say(Stage::Summing, report))
             }
             Stage::Calling
@@ -172,19 +198,14 @@ impl SimulatedCall {
 
     fn acknowledged(&mut self, kind: MessageType) -> Option<Reaction> {
         match (self.stage, kind) {
-            (Stage::Answering, MessageType::Answered)
-                if self.script.asks && !self.functions.is_empty() =>
-            {
-                self.stage = Stage::Talking { half: 1 };
-                Some(Reaction::WakeAfterMs(self.script.talk_ms / 2))
-            }
             (Stage::Answering, MessageType::Answered) => {
-                self.stage = Stage::Talking { half: 2 };
-                Some(Reaction::WakeAfterMs(self.script.talk_ms))
+                let half = if self.function().is_some() { 1 } else { 2 };
+                self.stage = Stage::Talking { half };
+                Some(Reaction::WakeAfterMs(self.pause_ms()))
             }
             (Stage::Asking, MessageType::Function) => {
                 self.stage = Stage::Talking { half: 2 };
-                Some(Reaction::WakeAfterMs(self.script.talk_ms.div_ceil(2)))
+                Some(Reaction::WakeAfterMs(self.pause_ms()))
             }
             (Stage::Summing, MessageType::Transcript) => {
                 let initiator = if self.script.agent_ends {
@@ -217,14 +238,47 @@ impl SimulatedCall {
         awaited == kind
     }
 
-    fn invocation(&self) -> FunctionInvocation {
-        let function = &self.functions[self.script.choice % self.functions.len()];
-        FunctionInvocation {
+    /// The next words up to the end of this half.
+    fn next_words(&self, half: u8) -> Option<(Speaker, &'static str)> {
+        let Conversation { first, second, .. } = &self.conversation;
+        let is_words = |turn: &&SpokenTurn| turn.role != Speaker::Tool;
+        let said = self.said.iter().filter(is_words).count();
+        let mut words = first.iter().chain(second.iter().filter(|_| half == 2));
+        words.nth(said).copied()
+    }
+
+    /// The pause before each turn, and before what follows the last one.
+    fn pause_ms(&self) -> u64 {
+        let Conversation { first, second, .. } = &self.conversation;
+        self.script.talk_ms / (first.len() + second.len() + 1) as u64
+    }
+
+    fn note(&mut self, role: Speaker, text: &str, at: Millis) -> NumberedTurn {
+        let turn = SpokenTurn::new(role, text.to_owned(), Some(at));
+        self.said.push(turn.clone());
+        NumberedTurn {
+            n: self.said.len() as u32,
+            turn,
+        }
+    }
+
+    /// The function that the AI calls half-way.
+    fn function(&self) -> Option<&FunctionDeclaration> {
+        let asked = self.script.asks.then_some(self.script.choice);
+        self.functions
+            .iter()
+            .cycle()
+            .nth(asked? % self.functions.len().max(1))
+    }
+
+    fn invocation(&self) -> Option<FunctionInvocation> {
+        let function = self.function()?;
+        Some(FunctionInvocation {
             invocation_id: self.invocation_id.clone(),
             name: function.name.clone(),
             parameters: sample_arguments(&function.parameters),
             trace: None,
-        }
+        })
     }
 
     fn leave_unless_leaving(
@@ -261,230 +315,4 @@ impl SimulatedCall {
 }
 
 #[cfg(test)]
-mod tests {
-    use dikala_entities::{CallId, Millis};
-    use dikala_protocol::{CalleeNames, ErrorCode, InvocationOutcome, client::MessageRef};
-    use proptest::prelude::*;
-    use serde_json::{Map, json};
-
-    use super::*;
-
-    const SCRIPT: CallScript = CallScript {
-        ring_ms: 100,
-        talk_ms: 1_000,
-        abandons: false,
-        asks: false,
-        agent_ends: false,
-        choice: 0,
-    };
-
-    fn taken() -> Incident {
-        let reply = json!({
-            "id": "agent_1", "name": "Ayu", "systemPrompt": "", "voiceId": null, "greetingText": null, "language": "id",
-            "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": [], "functions": [{
-                "name": "checkOrder", "description": "",
-                "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}},
-            }],
-        });
-        Incident::Reply(ServiceReply::Taken {
-            call: CallId::new(Millis::from_i64(1)),
-            did: "+622150001000".parse().expect("a number"),
-            agent: serde_json::from_value(reply).expect("an agent"),
-            callee: CalleeNames::default(),
-        })
-    }
-
-    fn acknowledged(kind: MessageType) -> Incident {
-        Incident::Reply(match kind {
-            MessageType::Function => ServiceReply::Outcome {
-                invocation_id: "i".to_owned(),
-                outcome: InvocationOutcome::Ok { result: Map::new() },
-            },
-            kind => ServiceReply::Done(kind),
-        })
-    }
-
-    fn declined(kind: MessageType, code: ErrorCode, status: Option<CallStatus>) -> Incident {
-        let invocation_id = None;
-        Incident::Reply(ServiceReply::Declined {
-            message: MessageRef {
-                kind,
-                did: None,
-                invocation_id,
-            },
-            code: code.as_str().to_owned(),
-            words: String::new(),
-            status,
-        })
-    }
-
-    fn too_late(kind: MessageType) -> Incident {
-        declined(kind, ErrorCode::InvalidTransition, Some(CallStatus::Ended))
-    }
-
-    fn hang_up(reason: HangupReason) -> Incident {
-        Incident::Command(CommandKind::Hangup { reason })
-    }
-
-    fn transfer() -> Incident {
-        let to = "+622150001000".parse().expect("a number");
-        Incident::Command(CommandKind::Transfer { to })
-    }
-
-    /// Feeds inputs to a call and names the reaction to each.
-    fn life(script: CallScript, heard: Vec<Incident>) -> Vec<String> {
-        let mut call = SimulatedCall::new(script, "i".to_owned());
-        let name = |effect: Option<Reaction>| match effect {
-            None => "-".to_owned(),
-            Some(Reaction::Say(CallReport::Hangup {
-                reason, initiator, ..
-            })) => format!("hangup {reason} {initiator}"),
-            Some(Reaction::Say(CallReport::Function(function))) => {
-                format!("{} {}", function.name, json!(function.parameters))
-            }
-            Some(Reaction::Say(report)) => format!("{:?}", report.kind()),
-            Some(Reaction::WakeAfterMs(ms)) => format!("{ms} ms"),
-            Some(Reaction::Over(outcome)) => format!("{outcome:?}"),
-        };
-        heard
-            .into_iter()
-            .map(|heard| name(call.on(heard)))
-            .collect()
-    }
-
-    #[test]
-    fn a_call_goes_by_its_script() {
-        use Incident::Wake;
-        let whole = vec![
-            taken(),
-            Wake,
-            acknowledged(MessageType::Answered),
-            Wake,
-            acknowledged(MessageType::Transcript),
-            acknowledged(MessageType::Hangup),
-        ];
-        let seen = life(SCRIPT, whole.clone());
-        assert_eq!(
-            seen,
-            [
-                "100 ms",
-                "Answered",
-                "1000 ms",
-                "Transcript",
-                "hangup normal caller",
-                "HungUp"
-            ]
-        );
-
-        let mut asking = whole;
-        asking.splice(3..3, [Wake, acknowledged(MessageType::Function)]);
-        let script = CallScript {
-            asks: true,
-            agent_ends: true,
-            ..SCRIPT
-        };
-        let seen = life(script, asking);
-        assert_eq!(
-            seen,
-            [
-                "100 ms",
-                "Answered",
-                "500 ms",
-                "checkOrder {\"n\":1}",
-                "500 ms",
-                "Transcript",
-                "hangup normal agent",
-                "HungUp"
-            ]
-        );
-
-        let script = CallScript {
-            abandons: true,
-            ..SCRIPT
-        };
-        let seen = life(
-            script,
-            vec![taken(), Wake, acknowledged(MessageType::Hangup)],
-        );
-        assert_eq!(seen, ["100 ms", "hangup abandoned caller", "Abandoned"]);
-    }
-
-    #[test]
-    fn the_engine_can_refuse_end_and_transfer() {
-        use Incident::Wake;
-        let refused = life(
-            SCRIPT,
-            vec![Incident::Reply(ServiceReply::Refused {
-                reason: HangupReason::NoAgent,
-            })],
-        );
-        assert_eq!(refused, ["Refused(NoAgent)"]);
-        let cut = vec![
-            taken(),
-            Wake,
-            acknowledged(MessageType::Answered),
-            hang_up(HangupReason::MaxDuration),
-            hang_up(HangupReason::MaxDuration),
-            Wake,
-            acknowledged(MessageType::Hangup),
-        ];
-        assert_eq!(
-            life(SCRIPT, cut)[3..],
-            ["hangup max_duration bridge", "-", "-", "HungUp"]
-        );
-        let moved = vec![
-            taken(),
-            Wake,
-            acknowledged(MessageType::Answered),
-            transfer(),
-        ];
-        assert_eq!(life(SCRIPT, moved)[3], "hangup transferred agent");
-        let late = vec![
-            taken(),
-            Wake,
-            too_late(MessageType::Transcript),
-            too_late(MessageType::Answered),
-        ];
-        assert_eq!(life(SCRIPT, late)[2..], ["-", "EndedByEngine"]);
-        let error = declined(MessageType::Incoming, ErrorCode::UnknownNumber, None);
-        assert_eq!(life(SCRIPT, vec![error]), ["Failed(\"unknown_number\")"]);
-    }
-
-    #[test]
-    fn a_stop_hangs_up_as_soon_as_the_call_has_an_id() {
-        let seen = life(
-            SCRIPT,
-            vec![Incident::Stop, taken(), acknowledged(MessageType::Hangup)],
-        );
-        assert_eq!(seen, ["-", "hangup normal bridge", "HungUp"]);
-    }
-
-    fn anything() -> impl Strategy<Value = Incident> {
-        let kind = prop::sample::select(MessageType::ALL.to_vec());
-        prop_oneof![
-            Just(taken()),
-            kind.clone().prop_map(acknowledged),
-            kind.prop_map(too_late),
-            Just(Incident::Wake),
-            Just(hang_up(HangupReason::CreditsExhausted)),
-            Just(transfer()),
-            Just(Incident::Stop),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_it_hears_it_hangs_up_once_and_says_nothing_after(heard in prop::collection::vec(anything(), 0..40), asks: bool, abandons: bool) {
-            let mut call = SimulatedCall::new(CallScript { asks, abandons, ..SCRIPT }, "i".to_owned());
-            let mut hung_up = false;
-            for heard in heard {
-                let effect = call.on(heard);
-                prop_assert!(!hung_up || !matches!(effect, Some(Reaction::Say(_) | Reaction::WakeAfterMs(_))));
-                hung_up |= matches!(effect, Some(Reaction::Say(CallReport::Hangup { .. })));
-                if matches!(effect, Some(Reaction::Over(_))) {
-                    break;
-                }
-            }
-        }
-    }
-}
+mod tests;

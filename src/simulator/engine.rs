@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use dikala_entities::Millis;
 use dikala_protocol::{
     CallReport, IncomingCall, InvocationOutcome, MessageType,
     client::{MessageExchange, ReplyDelay, ServiceEvent, ServiceReply},
@@ -26,6 +27,8 @@ const LAG_MAX: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct SimulatedCalls {
     scenario: CallScenario,
+    /// The wall clock at the start.
+    begun_at: Millis,
     rng: StdRng,
     /// Makes this run's ids unique among all runs.
     run: String,
@@ -40,6 +43,8 @@ pub struct SimulatedCalls {
     forgets: bool,
     stopping: bool,
     totals: Totals,
+    /// Reported turns.
+    turns: u64,
     latencies: Latencies,
     service_latencies: Latencies,
     function_latencies: Latencies,
@@ -47,12 +52,13 @@ pub struct SimulatedCalls {
 
 impl SimulatedCalls {
     /// A bridge without calls. Equal seeds draw equal calls.
-    pub fn new(scenario: CallScenario, seed: u64) -> Self {
+    pub fn new(scenario: CallScenario, seed: u64, begun_at: Millis) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let run = format!("{:012x}", rng.random::<u64>() >> 16);
         Self {
             forgets: scenario.forgets_earlier_calls,
             scenario,
+            begun_at,
             rng,
             exchange: MessageExchange::new(run.clone()),
             run,
@@ -63,6 +69,7 @@ impl SimulatedCalls {
             was_lost: false,
             stopping: false,
             totals: Totals::default(),
+            turns: 0,
             latencies: Latencies::default(),
             service_latencies: Latencies::default(),
             function_latencies: Latencies::default(),
@@ -156,7 +163,7 @@ impl SimulatedCalls {
     pub fn totals(&self) -> Totals {
         let counters = self.exchange.counters();
         let mut totals = self.totals.clone();
-        totals.messages = counters.messages;
+        totals.messages = counters.messages - self.turns;
         totals.resent = counters.resent;
         totals.errors += counters.busy + counters.unavailable;
         totals.count_reasons("busy", counters.busy);
@@ -241,6 +248,8 @@ impl SimulatedCalls {
                 return totals.count_reasons(code, 1);
             }
             ServiceReply::Refused { reason } => totals.count_reasons(reason.as_str(), 1),
+            // Nobody waits for it, and the call may be over before it comes.
+            ServiceReply::Done(MessageType::Turn) => return,
             ServiceReply::Done(kind) => {
                 totals.answered += u64::from(*kind == MessageType::Answered);
             }
@@ -264,16 +273,27 @@ impl SimulatedCalls {
         let Some(call) = self.calls.get_mut(&number) else {
             return;
         };
-        match call.on(heard) {
+        let elapsed = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+        match call.on(heard, self.begun_at.plus_ms(elapsed)) {
             None => {}
             Some(Reaction::Say(report)) => self.say(number, report, now),
-            Some(Reaction::WakeAfterMs(ms)) => {
-                self.numbered += 1;
-                self.timers
-                    .insert((now + Duration::from_millis(ms), self.numbered), number);
+            Some(Reaction::Turn {
+                turn,
+                wake_after_ms,
+            }) => {
+                self.wake(number, wake_after_ms, now);
+                self.turns += 1;
+                self.say(number, CallReport::Turn { turn }, now);
             }
+            Some(Reaction::WakeAfterMs(ms)) => self.wake(number, ms, now),
             Some(Reaction::Over(outcome)) => self.end(number, &outcome),
         }
+    }
+
+    fn wake(&mut self, number: u64, after_ms: u64, now: Duration) {
+        self.numbered += 1;
+        let due = now + Duration::from_millis(after_ms);
+        self.timers.insert((due, self.numbered), number);
     }
 
     fn say(&mut self, number: u64, report: CallReport, now: Duration) {

@@ -9,12 +9,14 @@ use std::{
 };
 
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
-use dikala_entities::Secret;
+use dikala_entities::{Millis, Secret};
 use futures_util::StreamExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{connection::ConnectError, engine::SimulatedCalls, *};
+
+const BEGUN_AT: Millis = Millis::from_i64(1_768_447_800_000);
 
 /// The service's side of the protocol, in memory. A repeated message gets the same answer.
 #[derive(Debug, Default)]
@@ -42,7 +44,7 @@ impl Model {
                 self.invocations.insert(field("invocationId"));
                 json!({"outcome": {"status": "ok", "result": {}}})
             }
-            "call.transcript" => json!({}),
+            "call.turn" | "call.transcript" => json!({}),
             "call.hangup" => {
                 self.calls.insert(call, "over");
                 json!({})
@@ -102,7 +104,7 @@ proptest! {
             functions_per_mille: 0,
             ..scenario(2)
         };
-        let mut engine = SimulatedCalls::new(watched, seed);
+        let mut engine = SimulatedCalls::new(watched, seed, BEGUN_AT);
         let mut model = Model::default();
         let mut now = Duration::ZERO;
         engine.connected();
@@ -130,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn every_call_ends_once_whatever_is_lost(seed: u64, fates in prop::collection::vec(0_u8..20, 1..200)) {
-        let mut engine = SimulatedCalls::new(scenario(40), seed);
+        let mut engine = SimulatedCalls::new(scenario(40), seed, BEGUN_AT);
         let mut model = Model::default();
         let mut fates = fates.into_iter().chain(std::iter::repeat(9));
         let mut now = Duration::ZERO;
@@ -182,6 +184,7 @@ fn starts_keep_their_rate_and_their_number_at_once() {
             ..scenario(100)
         },
         1,
+        BEGUN_AT,
     );
     engine.connected();
     for (now_us, placed) in [(0, 1), (9_999, 1), (10_000, 2), (45_000, 5), (500_000, 10)] {
@@ -200,7 +203,7 @@ fn starts_keep_their_rate_and_their_number_at_once() {
 
 #[test]
 fn errors_end_calls_and_are_counted_by_their_code() {
-    let mut engine = SimulatedCalls::new(scenario(1), 1);
+    let mut engine = SimulatedCalls::new(scenario(1), 1, BEGUN_AT);
     engine.connected();
     engine.advance(Duration::ZERO);
     let message: Value =
@@ -222,6 +225,7 @@ fn a_bridge_that_forgets_says_so_first() {
             ..scenario(1)
         },
         1,
+        BEGUN_AT,
     );
     engine.connected();
     engine.advance(Duration::ZERO);

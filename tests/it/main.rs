@@ -58,4 +58,5 @@ mod telephony;
 mod tidy;
 mod top;
 mod traces;
+mod turns;
 mod webhooks;

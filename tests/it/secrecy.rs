@@ -113,6 +113,14 @@ async fn do_everything(world: &TestWorld, operator: &Rest) -> PlantedValues {
             .api
             .post(&format!("/calls/{call}/transfer"), json!({"to": TRANSFER}))
             .await;
+        let turn =
+            json!({"n": 1, "role": "caller", "text": SAID, "at": "2026-01-15T03:30:05.000Z"});
+        bridge
+            .ok("call.turn", json!({"callId": call, "turn": turn}))
+            .await;
+        bridge
+            .refused("call.turn", json!({"callId": call, "turn": SAID}))
+            .await;
         let turns = json!([{"role": "caller", "text": SAID}]);
         bridge
             .ok(

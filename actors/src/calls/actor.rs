@@ -17,9 +17,10 @@ use super::{
     error::CallError,
     invoke::{InvocationResult, invoke},
     look_up::Callee,
-    messages::{CallInput, CallReply, Describe, InvokeFunction, LetGo, Tell},
+    messages::{CallInput, CallReply, Describe, InvokeFunction, LetGo, Tell, TellTurn},
     open::open,
     spans,
+    turns::WaitingTurns,
 };
 use crate::{
     metered,
@@ -74,6 +75,7 @@ pub(super) struct CallActor {
     lingering: bool,
     /// Invocations that run or are not written yet, with the callers that wait for the outcome.
     invocations: HashMap<String, Vec<oneshot::Sender<InvocationReply>>>,
+    turns: WaitingTurns,
 }
 
 metered!(CallActor, "call", |call| call.id.to_string());
@@ -104,6 +106,7 @@ impl CallActor {
             timer: None,
             lingering: false,
             invocations: HashMap::new(),
+            turns: WaitingTurns::default(),
         }
     }
 
@@ -209,6 +212,26 @@ impl CallActor {
         }
     }
 
+    /// Commits the turns that wait, and answers those who wait for that.
+    fn commit_turns(&mut self, ctx: &mut MeteredContext<Self>) {
+        let (turns, replies) = self.turns.take(self.deps.clock.now());
+        let Some(mut driver) = self.driver.take() else {
+            // Whoever waits finds the call's next actor.
+            return;
+        };
+        let call = spans::of_call(&self.deps, driver.row());
+        let work = traces::within(call, async move {
+            let done = driver.announce(turns).await;
+            (driver, done)
+        });
+        ctx.wait(work.into_actor(self).map(|(driver, done), this, ctx| {
+            for reply in replies {
+                let _ = reply.send(done.clone());
+            }
+            this.settle(Some(driver), ctx);
+        }));
+    }
+
     fn linger(&mut self, ctx: &mut MeteredContext<Self>) {
         if self.lingering {
             return;
@@ -218,7 +241,7 @@ impl CallActor {
         let sleep = self.deps.clock.sleep_until(until);
         ctx.task(sleep, |(), this, ctx| {
             this.lingering = false;
-            if this.invocations.is_empty() {
+            if this.invocations.is_empty() && this.turns.is_empty() {
                 ctx.stop()
             } else {
                 this.linger(ctx)
@@ -349,6 +372,34 @@ impl Handler<InvokeFunction> for CallActor {
             this.invoked(invocation, invoked, ctx)
         });
         wait
+    }
+}
+
+impl Handler<TellTurn> for CallActor {
+    type Result = ResponseFuture<Result<CallReply, CallError>>;
+
+    fn handle(&mut self, message: TellTurn, ctx: &mut MeteredContext<Self>) -> Self::Result {
+        let refuse = |error| -> Self::Result { Box::pin(async move { Err(error) }) };
+        let Some(driver) = &mut self.driver else {
+            return refuse(CallError::Unavailable);
+        };
+        if message.bridge != self.bridge {
+            return refuse(CallError::UnknownCall);
+        }
+        if driver.has_moved() {
+            return refuse(CallError::Moved);
+        }
+        driver.seen();
+        let (reply, outcome) = oneshot::channel();
+        match self.turns.add(message.turn, reply, self.deps.clock.now()) {
+            Err(_) => return refuse(CallError::Busy),
+            Ok(None) => {}
+            Ok(Some(at)) => {
+                let sleep = self.deps.clock.sleep_until(at);
+                ctx.task(sleep, |(), this, ctx| this.commit_turns(ctx));
+            }
+        }
+        Box::pin(async move { outcome.await.unwrap_or(Err(CallError::Unavailable)) })
     }
 }
 

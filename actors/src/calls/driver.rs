@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dikala_entities::{BridgeId, Millis, call, credit_hold};
+use dikala_protocol::NumberedTurn;
 
 use super::{
     deps::CallDeps,
@@ -17,7 +18,7 @@ use super::{
         end::{self, EndReport},
         join::join,
         reopen::reopen,
-        transcript,
+        transcript, turns,
     },
 };
 
@@ -143,6 +144,18 @@ impl CallDriver {
             self.run_due().await;
         }
         self.apply(input, now).await
+    }
+
+    /// Commits turns.
+    pub(super) async fn announce(
+        &mut self,
+        announced: Vec<NumberedTurn>,
+    ) -> Result<CallReply, CallError> {
+        self.call.may_act()?;
+        self.run_due().await;
+        let now = self.now();
+        turns::announce(&mut self.call, announced, now).await?;
+        Ok(CallReply::Done)
     }
 
     async fn apply(&mut self, input: CallInput, now: Millis) -> Result<CallReply, CallError> {

@@ -1,6 +1,7 @@
 //! The events of calls.
 
 use dikala_entities::{Millis, call};
+use dikala_protocol::NumberedTurn;
 use serde_json::{Map, Value};
 
 use super::ending::CallEnding;
@@ -55,6 +56,15 @@ pub(super) fn ended(
         voice_provider: call.voice_provider,
     };
     event(call, ending.at, now, &data)
+}
+
+/// `call.turn`
+pub(super) fn turn(call: &call::Model, turn: NumberedTurn, at: Millis, now: Millis) -> NewEvent {
+    let data = Payload::CallTurn {
+        call_id: call.id,
+        turn,
+    };
+    event(call, at, now, &data)
 }
 
 /// `call.transcript`

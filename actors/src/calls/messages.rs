@@ -7,7 +7,7 @@ use dikala_entities::{
     BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, PhoneNumber, TraceParent,
     audit,
 };
-use dikala_protocol::{CalleeNames, SpokenTurn, VoiceReport};
+use dikala_protocol::{CalleeNames, NumberedTurn, SpokenTurn, VoiceReport};
 use serde_json::{Map, Value};
 
 use super::error::CallError;
@@ -93,6 +93,14 @@ pub struct InvokeFunction {
     pub trace: Option<TraceParent>,
     /// The time at which the message was read.
     pub since: Instant,
+}
+
+/// A turn that was just heard in the call.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "Result<CallReply, CallError>")]
+pub struct TellTurn {
+    pub bridge: BridgeId,
+    pub turn: NumberedTurn,
 }
 
 /// A call's reply. Everything that it reports is committed.

@@ -29,6 +29,7 @@ mod signs;
 pub(crate) mod simulated;
 mod spans;
 mod steps;
+mod turns;
 pub mod versions;
 
 #[cfg(test)]
@@ -40,7 +41,7 @@ pub use self::{
     erasing::{without_personal_data, without_summary},
     error::CallError,
     machine::CallLimits,
-    messages::{CallInput, CallReply, InvokeFunction},
+    messages::{CallInput, CallReply, InvokeFunction, TellTurn},
     meter::CallMeter,
     registry::CallRegistry,
     router::CallRouter,

@@ -26,7 +26,7 @@ use super::{
     directory::{Directory, TenantHint},
     error::{CallError, unavailable},
     look_up::{LookUpResult, LookUps, RingingCall},
-    messages::{CallInput, CallReply, CallSnapshot, Describe, InvokeFunction, Tell},
+    messages::{CallInput, CallReply, CallSnapshot, Describe, InvokeFunction, Tell, TellTurn},
     meter::CallMeter,
     open::FIRST_EPOCH,
 };
@@ -254,6 +254,11 @@ impl CallRouter {
         }
         // The call keeps moving between nodes, or its actor keeps dying.
         Err(CallError::Busy)
+    }
+
+    /// Answers when the turn is committed, up to a second later.
+    pub async fn tell_turn(&self, call: CallId, message: TellTurn) -> Result<CallReply, CallError> {
+        self.ask_wherever(call, message).await
     }
 
     pub async fn invoke(

@@ -4,8 +4,10 @@
 use std::sync::LazyLock;
 
 use dikala_entities::{
-    AgentId, CallId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumberId, VoiceProvider,
+    AgentId, CallId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumberId, Speaker,
+    VoiceProvider,
 };
+use dikala_protocol::{NumberedTurn, SpokenTurn};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -37,6 +39,10 @@ pub enum Payload<'a> {
         ai_cost_idr: i64,
         voice_provider: Option<VoiceProvider>,
     },
+    CallTurn {
+        call_id: CallId,
+        turn: NumberedTurn,
+    },
     CallTranscript {
         call_id: CallId,
         transcript_summary: &'a str,
@@ -59,6 +65,7 @@ impl Payload<'_> {
             Self::CallStarted { .. } => EventKind::CallStarted,
             Self::CallAnswered { .. } => EventKind::CallAnswered,
             Self::CallEnded { .. } => EventKind::CallEnded,
+            Self::CallTurn { .. } => EventKind::CallTurn,
             Self::CallTranscript { .. } => EventKind::CallTranscript,
             Self::CreditsLow { .. } => EventKind::CreditsLow,
             Self::FunctionCalled { .. } => EventKind::FunctionCalled,
@@ -122,6 +129,20 @@ impl SampleCall {
                 ai_cost_idr: 2_400,
                 voice_provider: Some(VoiceProvider::Gemini),
             },
+            EventKind::CallTurn => Payload::CallTurn {
+                call_id: self.id,
+                turn: NumberedTurn {
+                    n: 2,
+                    turn: SpokenTurn {
+                        latency_ms: Some(640),
+                        ..SpokenTurn::new(
+                            Speaker::Agent,
+                            "We are open from 9 to 17.".to_owned(),
+                            Some(self.started_at),
+                        )
+                    },
+                },
+            },
             EventKind::CallTranscript => Payload::CallTranscript {
                 call_id: self.id,
                 transcript_summary: SUMMARY,
@@ -158,6 +179,7 @@ mod tests {
                 "aiCostIdr callId calleeNumber callerNumber durationSeconds hangupInitiator \
                  hangupReason phoneNumberId talkTimeSeconds transcriptSummary voiceProvider",
             ),
+            (EventKind::CallTurn, "callId turn"),
             (EventKind::CallTranscript, "callId transcriptSummary"),
             (EventKind::CreditsLow, "balanceMinutes threshold"),
             (

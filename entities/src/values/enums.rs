@@ -140,11 +140,13 @@ words! {
         System = "system",
     }
 
-    /// The kinds of events that a webhook can subscribe to.
+    /// The kinds of events.
     EventKind {
         CallStarted = "call.started",
         CallAnswered = "call.answered",
         CallEnded = "call.ended",
+        /// Only on the stream and on pages; no webhook can subscribe to it.
+        CallTurn = "call.turn",
         CallTranscript = "call.transcript",
         CreditsLow = "credits.low",
         FunctionCalled = "function.called",
@@ -353,4 +355,15 @@ impl CallStatus {
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Ended | Self::Dropped | Self::Failed)
     }
+}
+impl EventKind {
+    /// The kinds that a webhook can subscribe to.
+    pub const OF_WEBHOOKS: &'static [Self] = &[
+        Self::CallStarted,
+        Self::CallAnswered,
+        Self::CallEnded,
+        Self::CallTranscript,
+        Self::CreditsLow,
+        Self::FunctionCalled,
+    ];
 }

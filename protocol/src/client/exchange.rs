@@ -24,8 +24,6 @@ use crate::{
     reply::ErrorCode,
 };
 
-/// Messages of one call that may be under way: its functions, and a few of its own.
-const MESSAGES_OF_A_CALL_MAX: usize = 64;
 /// Messages of all calls that may be under way; the service answers `busy` only at a higher number.
 const IN_FLIGHT_MAX: usize = 4_000;
 /// Backoff of a message that was `busy`.
@@ -160,9 +158,8 @@ impl MessageExchange {
         now: Duration,
     ) -> Option<ServiceReply> {
         let held = self.calls.get_mut(&call)?;
-        // A call's own messages are few; only functions can be too many.
-        if !message.is_in_order() && held.queue.len() >= MESSAGES_OF_A_CALL_MAX {
-            let words = "Too many functions of this call are under way.";
+        if held.queue.len() >= message.queued_max() {
+            let words = "Too many messages of this call are under way.";
             return Some(declined_here(message.named(), "busy", words));
         }
         if message.is_too_large() {

@@ -11,6 +11,9 @@ use crate::{
 /// Room for the id of the message, the id of the call and the time.
 const ENVELOPE_BYTES_MAX: usize = 256;
 
+/// Messages of one call that may be under way: its functions, and a few of its own.
+pub(super) const MESSAGES_OF_A_CALL_MAX: usize = 64;
+
 /// A call to report.
 #[derive(Debug)]
 pub struct OpenedCall {
@@ -60,7 +63,17 @@ impl PostedMessage {
 
     /// Later messages of the call wait for its reply.
     pub(super) fn is_in_order(&self) -> bool {
-        self.kind() != MessageType::Function
+        !matches!(self.kind(), MessageType::Function | MessageType::Turn)
+    }
+
+    /// The number of queued messages of its call from which on it is declined. A call's own messages are few; only functions and
+    /// turns can be too many. Turns leave room for functions.
+    pub(super) fn queued_max(&self) -> usize {
+        match self.kind() {
+            MessageType::Function => MESSAGES_OF_A_CALL_MAX,
+            MessageType::Turn => MESSAGES_OF_A_CALL_MAX / 2,
+            _ => usize::MAX,
+        }
     }
 
     pub(super) fn named(&self) -> MessageRef {

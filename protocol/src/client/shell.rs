@@ -31,7 +31,7 @@ use super::{
         write,
     },
 };
-use crate::message::CallReport;
+use crate::message::{CallReport, MessageType};
 
 /// The current time, for the `at` of messages; supplied by the program that starts the bridge.
 pub type WallClock = Arc<dyn Fn() -> Millis + Send + Sync>;
@@ -272,8 +272,21 @@ impl Shell {
     }
 
     fn tell(&self, key: CallKey, event: ServiceEvent) {
-        if let ServiceEvent::Reply(ServiceReply::Declined { code, words, .. }, _) = &event {
-            tracing::warn!(code, words, "the service declines a message");
+        if let ServiceEvent::Reply(
+            ServiceReply::Declined {
+                message,
+                code,
+                words,
+                ..
+            },
+            _,
+        ) = &event
+        {
+            // Nothing depends on a turn: the transcript follows.
+            match message.kind {
+                MessageType::Turn => tracing::debug!(code, words, "the service declines a turn"),
+                _ => tracing::warn!(code, words, "the service declines a message"),
+            }
         }
         if let Some(events) = self.calls.get(&key)
             && events.try_send(event).is_err()

@@ -16,7 +16,7 @@ use crate::{
     message::{
         BridgeMessage, CallMessage, CallReport, DETAIL_CHARS_MAX, FAILURE_REASONS,
         FunctionInvocation, HANGUP_REASONS, Heartbeat, IncomingCall, MessageContent, MessageType,
-        SpokenTurn, VoiceReport,
+        NumberedTurn, SpokenTurn, VoiceReport,
     },
     reply::{ErrorCode, ReplyError},
 };
@@ -91,6 +91,7 @@ fn content(fields: &MessageFields<'_>) -> Result<MessageContent, ReplyError> {
             Ok(MessageContent::Call(CallMessage { call, at, report }))
         }
         MessageType::Answered
+        | MessageType::Turn
         | MessageType::Transcript
         | MessageType::Transferred
         | MessageType::Hangup
@@ -122,6 +123,9 @@ fn report(kind: MessageType, fields: &MessageFields<'_>) -> Result<CallReport, R
         MessageType::Transcript => CallReport::Transcript {
             summary: fields.text("summary", 0, SUMMARY_CHARS_MAX)?.to_owned(),
             turns: turns(fields)?,
+        },
+        MessageType::Turn => CallReport::Turn {
+            turn: numbered_turn(fields)?,
         },
         MessageType::Transferred => CallReport::Transferred {
             to: number(fields, "to")?,
@@ -211,12 +215,32 @@ fn turns(fields: &MessageFields<'_>) -> Result<Vec<SpokenTurn>, ReplyError> {
     turns
         .iter()
         .enumerate()
-        .map(|(index, turn)| self::turn(index, turn))
+        .map(|(index, turn)| self::turn(&format!("turns[{index}]"), turn))
         .collect()
 }
 
-fn turn(index: usize, turn: &Value) -> Result<SpokenTurn, ReplyError> {
-    let wrong = |what: &str| ReplyError::invalid(format!("turns[{index}] {what}."));
+fn numbered_turn(fields: &MessageFields<'_>) -> Result<NumberedTurn, ReplyError> {
+    let given = fields.optional("turn").ok_or_else(|| missing("turn"))?;
+    let turn = turn("turn", given)?;
+    if turn.text.chars().count() > SUMMARY_CHARS_MAX {
+        return Err(ReplyError::invalid(
+            "turn has a text of more than 16,000 characters.",
+        ));
+    }
+    if turn.at.is_none() {
+        return Err(ReplyError::invalid("turn needs an at."));
+    }
+    let n = given["n"].as_u64().and_then(|n| usize::try_from(n).ok());
+    let n = n.filter(|n| (1..=TURNS_MAX).contains(n));
+    let wrong = || ReplyError::invalid(format!("turn needs an n from 1 to {TURNS_MAX}."));
+    Ok(NumberedTurn {
+        n: n.ok_or_else(wrong)? as u32,
+        turn,
+    })
+}
+
+fn turn(name: &str, turn: &Value) -> Result<SpokenTurn, ReplyError> {
+    let wrong = |what: &str| ReplyError::invalid(format!("{name} {what}."));
     let Value::Object(fields) = turn else {
         return Err(wrong(
             "must be an object {role, text, at?, latencyMs?, interrupted?}",

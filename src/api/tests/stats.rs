@@ -283,7 +283,7 @@ async fn attempts_are_counted_by_hour_and_outcome(#[values(Sqlite, Postgres)] st
     let subscribe = |url: OutboundUrl| webhook::ActiveModel {
         id: Set(hook),
         url: Set(url),
-        events: Set(json!(EventKind::ALL).to_string()),
+        events: Set(json!(EventKind::OF_WEBHOOKS).to_string()),
         ..Default::default()
     };
     let there = subscribe(world.customer.outbound_url("/hook"));

@@ -397,7 +397,7 @@ pub fn demo_webhook(
         id: WebhookId::new(now),
         tenant,
         url: url(receiver, "hooks"),
-        events: EventKind::ALL,
+        events: EventKind::OF_WEBHOOKS,
         secret,
     };
     webhook::Model::new(new, vault, now)

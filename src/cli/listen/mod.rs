@@ -16,7 +16,7 @@ use dikala_actors::{
     runtime::clock::{Clock, SystemClock},
     webhooks::signature::Signer,
 };
-use dikala_entities::{EventId, Secret};
+use dikala_entities::{EventId, EventKind, Secret};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
@@ -230,9 +230,12 @@ impl Listener {
                 body,
                 is_test: frame.is_test,
             };
+            let is_for_webhooks = event.kind != EventKind::CallTurn.as_str();
             let forwarded = match &self.forwarder {
-                Some(forwarder) => Some(forwarder.pass(event.clone(), SystemClock.now()).await),
-                None => None,
+                Some(forwarder) if is_for_webhooks => {
+                    Some(forwarder.pass(event.clone(), SystemClock.now()).await)
+                }
+                _ => None,
             };
             read = self.show(&event, forwarded)?;
         }

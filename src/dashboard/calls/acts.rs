@@ -172,7 +172,7 @@ async fn unfit(
     status: StatusCode,
     why: &ApiError,
 ) -> Result<HttpResponse, ApiError> {
-    let (title, page) = show::content(visit, id, 0).await?;
+    let (title, page) = show::content(visit, id, None).await?;
     let content = html! {
         (refused(visit, why))
         (page)

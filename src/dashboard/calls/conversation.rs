@@ -25,25 +25,33 @@ const SAME_CALL_MS: i64 = 5 * 60 * 60 * 1_000;
 /// An answer that took longer than this is marked, in milliseconds: a caller notices it.
 const SLOW_MS: i64 = 2_000;
 
-/// A page of the conversation that begins with entry number `first`, with links to the call's other pages. `path` is
-/// the call's path.
-pub fn list(view: &DashboardView, record: &CallRecord, path: &str, first: usize) -> Markup {
+/// A page of the conversation that begins with entry number `first`, with links to the call's other pages. Without a number it is
+/// the last page of a call that goes on, and else the first one. `path` is the call's path.
+pub fn list(view: &DashboardView, record: &CallRecord, path: &str, first: Option<usize>) -> Markup {
     let entries = timeline::of(record);
     // The numbering of functions keeps an entry unfolded when the list is replaced.
-    let mut functions = 0;
-    let (mut bytes, mut shown) = (0, Vec::new());
-    for (nth, entry) in entries.iter().enumerate() {
-        functions += usize::from(matches!(entry.what, TimelineEvent::Called(_)));
-        if nth < first {
-            continue;
-        }
-        let item = item(view, record.call.started_at, entry, functions);
-        bytes += item.0.len();
-        if bytes > BYTES_MAX && !shown.is_empty() {
-            break;
-        }
-        shown.push(item);
-    }
+    let numbered = entries.iter().scan(0, |functions, entry| {
+        *functions += usize::from(matches!(entry.what, TimelineEvent::Called(_)));
+        Some((*functions, entry))
+    });
+    let numbered: Vec<(usize, &TimelineEntry)> = numbered.collect();
+    let item =
+        |(nth, entry): &(usize, &TimelineEntry)| item(view, record.call.started_at, entry, *nth);
+    let goes_on = !record.call.status.is_final();
+    let is_followed = first.is_none() && goes_on;
+    let start = if goes_on {
+        "?from=0#timeline"
+    } else {
+        "#timeline"
+    };
+    let (first, shown) = if is_followed {
+        let mut shown = fitting(numbered.iter().rev().map(item));
+        shown.reverse();
+        (entries.len() - shown.len(), shown)
+    } else {
+        let first = first.unwrap_or_default();
+        (first, fitting(numbered.iter().skip(first).map(item)))
+    };
     let next = first.saturating_add(shown.len());
     let is_end = next >= entries.len();
     html! {
@@ -51,13 +59,26 @@ pub fn list(view: &DashboardView, record: &CallRecord, path: &str, first: usize)
         @if is_end && record.is_cut { p.muted { (view.t("calls-cut")) } }
         @if first > 0 || !is_end {
             nav.paging aria-label=(view.t("page-paging")) {
-                @if first > 0 { a.button.secondary href={ (path) "#timeline" } { (view.t("calls-from-the-ring")) } }
+                @if first > 0 { a.button.secondary href={ (path) (start) } { (view.t("calls-from-the-ring")) } }
                 @if !is_end {
                     a.button.secondary href={ (path) "?from=" (next) "#timeline" } rel="next" { (view.t("calls-what-followed")) }
                 }
             }
         }
     }
+}
+
+/// The items that fit on a page.
+fn fitting(items: impl Iterator<Item = Markup>) -> Vec<Markup> {
+    let (mut bytes, mut shown) = (0, Vec::new());
+    for item in items {
+        bytes += item.0.len();
+        if bytes > BYTES_MAX && !shown.is_empty() {
+            break;
+        }
+        shown.push(item);
+    }
+    shown
 }
 
 fn item(view: &DashboardView, start: Millis, entry: &TimelineEntry, nth: usize) -> Markup {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     http::error::{ApiError, Missing},
-    operations::calls::diagnosis,
+    operations::calls::{NO_TURNS, diagnosis, turns},
 };
 
 /// Number of events, and of invoked functions, that are shown; the first ones.
@@ -85,6 +85,8 @@ pub struct CallRecord {
     pub events: Vec<CallEvent>,
     pub invocations: Vec<invocation::Model>,
     pub transcript: Option<CallTranscript>,
+    /// The turns so far. Empty once a transcript with turns is there.
+    pub heard: Vec<TranscriptTurn>,
     pub deliveries: HashMap<EventId, Vec<CallDelivery>>,
     /// True if there is more than is shown.
     pub is_cut: bool,
@@ -96,6 +98,14 @@ impl CallRecord {
         let told = self.transcript.as_ref().map(|said| said.summary.as_str());
         let summary = told.or(self.call.transcript_summary.as_deref());
         summary.filter(|summary| !summary.trim().is_empty())
+    }
+
+    /// The words of the call so far.
+    pub fn turns(&self) -> &[TranscriptTurn] {
+        match &self.transcript {
+            Some(said) if !said.turns.is_empty() => &said.turns,
+            _ => &self.heard,
+        }
     }
 
     /// True once the call is over, no delivery is pending, and the transcript has arrived or is no longer expected.
@@ -141,6 +151,13 @@ pub async fn read(visit: &SignedIn, call: call::Model) -> Result<CallRecord, Api
     let transcript = transcript::Entity::one_of(call.tenant_id, call.id)
         .one(db)
         .await?;
+    let heard = match &transcript {
+        Some(stored) if stored.turns != NO_TURNS => Vec::new(),
+        _ => {
+            let heard = turns::heard(db, call.tenant_id, call.id).await?;
+            serde_json::from_str(&heard).unwrap_or_default()
+        }
+    };
     let hold = credit_hold::Entity::one_of(call.tenant_id, call.id)
         .one(db)
         .await?;
@@ -160,6 +177,7 @@ pub async fn read(visit: &SignedIn, call: call::Model) -> Result<CallRecord, Api
         events,
         invocations,
         transcript: transcript.map(said),
+        heard,
         deliveries,
         is_cut,
         call,
@@ -200,10 +218,11 @@ async fn number_label(
         .await
 }
 
-/// The call's first events, oldest first, with only the shown part of their bodies.
+/// The call's first events besides turns, oldest first, with only the shown part of their bodies.
 async fn events(db: &impl ConnectionTrait, call: &call::Model) -> Result<Vec<CallEvent>, DbErr> {
     let of_call = event::Entity::of(call.tenant_id)
         .filter(event::Column::CallId.eq(call.id))
+        .filter(event::Column::Kind.ne(EventKind::CallTurn))
         .order_by_asc(event::Column::Position)
         .limit(EVENTS_BATCH);
     let mut events: Vec<CallEvent> = Vec::new();

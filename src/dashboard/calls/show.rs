@@ -33,7 +33,7 @@ pub async fn show(
     asked: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let first = asked.text("from").and_then(|from| from.parse().ok());
-    let (title, content) = content(&visit, id.0, first.unwrap_or_default()).await?;
+    let (title, content) = content(&visit, id.0, first).await?;
     Ok(layout::with_heading(
         &visit,
         StatusCode::OK,
@@ -42,16 +42,16 @@ pub async fn show(
     ))
 }
 
-/// The page's title and content, with the conversation from entry number `first` on. Only its first page follows the call.
+/// The page's title and content, with the conversation from entry number `first` on. Without a number it follows the call.
 pub async fn content(
     visit: &SignedIn,
     id: CallId,
-    first: usize,
+    first: Option<usize>,
 ) -> Result<(String, Markup), ApiError> {
     let position = follow::position(visit).await?;
     let shown = part(visit, id, first).await?;
     let content = html! {
-        @if shown.is_settled || first > 0 { (shown.html) }
+        @if shown.is_settled || first.is_some() { (shown.html) }
         @else {
             (live::sign(visit))
             (live::followed(visit, FollowedPart::Call(id), "", position, shown.html))
@@ -69,7 +69,11 @@ pub struct CallPart {
 }
 
 /// The changing part, with the conversation from entry number `first` on.
-pub async fn part(visit: &SignedIn, id: CallId, first: usize) -> Result<CallPart, ApiError> {
+pub async fn part(
+    visit: &SignedIn,
+    id: CallId,
+    first: Option<usize>,
+) -> Result<CallPart, ApiError> {
     let call = record::find(visit, id).await?;
     let record = record::read(visit, call).await?;
     let now = visit.services().clock.now();

@@ -70,8 +70,7 @@ pub fn of(record: &CallRecord) -> Vec<TimelineEntry> {
         hand: record.hand.clone(),
     };
     let functions = functions(&record.invocations, &record.events);
-    let said = record.transcript.as_ref();
-    let said = said.map(|said| turns(call, &said.turns, &functions));
+    let said = turns(call, record.turns(), &functions);
     let mut entries: Vec<TimelineEntry> = [
         step(Some(call.started_at), TimelineEvent::Rang),
         step(call.answered_at, TimelineEvent::Answered),
@@ -82,7 +81,7 @@ pub fn of(record: &CallRecord) -> Vec<TimelineEntry> {
     .flatten()
     .collect();
     entries.extend(functions);
-    entries.extend(said.unwrap_or_default());
+    entries.extend(said);
     entries.sort_by_key(|entry| (entry.at, entry.what.rank()));
     entries
 }
@@ -222,6 +221,7 @@ mod tests {
             events: Vec::new(),
             invocations: Vec::new(),
             transcript: None,
+            heard: Vec::new(),
             deliveries: HashMap::new(),
             is_cut: false,
         }

@@ -12,7 +12,8 @@ pub use body::RequestBody;
 pub use form::{FormFields, FormReader, ParseResult};
 pub use parse::{
     BlankRule, LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, boolean, digits, e164, id, instant, integer,
-    language, line, list, no_transfer, not_allowed, object, text, transfer_target, url, word,
+    language, line, list, no_transfer, not_allowed, object, string, text, transfer_target, url,
+    word,
 };
 pub use path::{FunctionName, Id, TypeName, VersionNumber};
 pub use query::{OperatorQuery, Query};

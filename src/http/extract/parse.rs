@@ -30,7 +30,7 @@ pub enum BlankRule {
     Opaque,
 }
 
-fn string(value: &Value) -> Result<&str, ValueFault> {
+pub fn string(value: &Value) -> Result<&str, ValueFault> {
     value
         .as_str()
         .ok_or_else(|| ValueFault::new(FieldCode::InvalidType, "must be a string"))

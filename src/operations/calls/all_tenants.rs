@@ -340,6 +340,7 @@ pub async fn show(context: OperationContext, id: Id<CallId>) -> Result<CallDetai
     let events: Vec<CallEventSummary> = context
         .rows::<event::Entity>()
         .filter(event::Column::CallId.eq(id.0))
+        .filter(event::Column::Kind.ne(EventKind::CallTurn))
         .order_by_asc(event::Column::Position)
         .limit(SHOWN_MAX)
         .into_partial_model()

@@ -517,6 +517,7 @@ webhooks-delete-final = You cannot undo this.
 events-call-started = a call came in
 events-call-answered = the agent answered
 events-call-ended = the call ended, with its length, reason and cost
+events-call-turn = a turn of the conversation was heard
 events-call-transcript = the call summary is ready
 events-credits-low = your minutes run low
 events-function-called = the agent used one of your functions

@@ -513,6 +513,7 @@ webhooks-delete-final = Ini tidak dapat dibatalkan.
 events-call-started = ada panggilan masuk
 events-call-answered = agen menjawab
 events-call-ended = panggilan selesai, dengan durasi, sebab, dan biayanya
+events-call-turn = satu giliran bicara terdengar
 events-call-transcript = ringkasan panggilan sudah siap
 events-credits-low = menit Anda menipis
 events-function-called = agen memakai salah satu fungsi Anda

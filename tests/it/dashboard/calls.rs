@@ -524,3 +524,33 @@ async fn the_first_page_tells_how_today_goes_and_what_is_wrong(
     let function = format!("/dashboard/agents/{}/functions/fails", tenant.agent);
     assert!(page.links().contains(&function));
 }
+
+/// Whoever looks at a long call sees what is said now, and can go back to its beginning.
+#[actix_web::test]
+async fn a_call_that_goes_on_is_followed_at_its_end() {
+    let world = shared_world!(Sqlite, WorldSetup::new().minutes(10));
+    let owner = owner(&world).await;
+    let bridge = world.tenant.bridge(Socket).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    let tell = async |n: u64| {
+        let words = format!("Kalimat nomor {n}. {}", "Dan seterusnya. ".repeat(10));
+        let turn =
+            json!({"n": n, "role": "agent", "text": words, "at": "2026-01-15T03:30:05.000Z"});
+        bridge
+            .ok("call.turn", json!({"callId": call, "turn": turn}))
+            .await;
+    };
+    for begin in [1, 31, 61] {
+        futures_util::future::join_all((begin..begin + 30).map(tell)).await;
+    }
+    let has = |html: &str, n: u64| html.contains(&format!("Kalimat nomor {n}."));
+    let page = owner.browser.open(&page_of(&call)).await.html;
+    assert!(has(&page, 90) && !has(&page, 1));
+    let first = format!("{}?from=0", page_of(&call));
+    assert!(page.contains(&format!("{first}#timeline")));
+    let page = owner.browser.open(&first).await.html;
+    assert!(has(&page, 1) && !has(&page, 90));
+    bridge.hang_up(&call).await;
+    let page = owner.browser.open(&page_of(&call)).await.html;
+    assert!(has(&page, 1) && !has(&page, 90));
+}

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Nodes, truth::EventStream};
-use crate::support::{prelude::*, tenant::text, world::HOOK};
+use super::Nodes;
+use crate::support::{event_stream::EventStream, prelude::*, tenant::text, world::HOOK};
 
 const ROUNDS: usize = 8;
 /// Maximum of the shortest round. A busy machine may be late now and then; only the shortest time counts.

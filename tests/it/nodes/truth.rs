@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use dikala_testkit::within;
-use futures_util::StreamExt;
 
 use super::Nodes;
-use crate::support::{prelude::*, rest::client, tenant::text, world::HOOK};
+use crate::support::{event_stream::EventStream, prelude::*, tenant::text, world::HOOK};
 
 /// Maximum time until a change is in force everywhere: a second, and more on a busy machine.
 const IN_FORCE_WITHIN: Duration = Duration::from_secs(5);
@@ -126,47 +125,6 @@ async fn agents_numbers_functions_and_webhooks_are_the_same_everywhere() {
             .await;
     }
     assert_eq!(receiver.received(HOOK).len(), before);
-}
-
-/// A stream of events, read like a client of server-sent events.
-pub(super) struct EventStream {
-    response: awc::ClientResponse,
-    read: String,
-}
-
-impl EventStream {
-    pub(super) async fn open(http: &str, key: &str, last: Option<&str>) -> Self {
-        let url = format!("{http}/api/v1/events/stream");
-        let mut request = client(None).get(url).insert_header(("x-api-key", key));
-        if let Some(last) = last {
-            request = request.insert_header(("last-event-id", last));
-        }
-        let response = request.send().await.unwrap();
-        assert_eq!(response.status(), 200);
-        let read = String::new();
-        Self { response, read }
-    }
-
-    /// The next ids.
-    pub(super) async fn ids(&mut self, count: usize) -> Vec<String> {
-        let mut ids = Vec::new();
-        while ids.len() < count {
-            if let Some((frame, rest)) = self.read.split_once("\n\n") {
-                // A frame without data only tells the position at which the stream begins.
-                if frame.contains("data: ") {
-                    let id = frame.lines().find_map(|line| line.strip_prefix("id: "));
-                    ids.extend(id.map(str::to_owned));
-                }
-                self.read = rest.to_owned();
-                continue;
-            }
-            let chunk = tokio::time::timeout(Duration::from_secs(10), self.response.next());
-            let chunk = chunk.await.expect("something comes in time");
-            let chunk = chunk.unwrap().unwrap();
-            self.read.push_str(std::str::from_utf8(&chunk).unwrap());
-        }
-        ids
-    }
 }
 
 /// A follower of events continues at another node where it was, whichever node announced them.

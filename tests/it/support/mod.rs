@@ -4,6 +4,7 @@ pub mod bridge;
 pub mod browser;
 pub mod clock;
 pub mod deaf;
+pub mod event_stream;
 pub mod late;
 pub mod link;
 pub mod moment;

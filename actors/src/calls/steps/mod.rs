@@ -8,3 +8,4 @@ pub(super) mod end;
 pub(super) mod join;
 pub(super) mod reopen;
 pub(super) mod transcript;
+pub(super) mod turns;

@@ -14,7 +14,7 @@ use crate::{
     commit::{CallCounts, CommitEntry},
 };
 
-/// Time after its end in which a call accepts a transcript.
+/// Time after its end in which a call accepts turns and a transcript.
 const OPEN_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Stores the transcript, unless the same one is stored already.
@@ -29,12 +29,8 @@ pub(in crate::calls) async fn store(
     if call.row.is_erased() {
         return Ok(());
     }
-    let is_closed = |ended: Millis| now.since(ended) > OPEN_MS;
-    if call.row.ended_at.is_some_and(is_closed) {
-        return Err(CallError::InvalidTransition {
-            status: call.state.status(),
-        });
-    }
+    accepts_words(call, now)?;
+    let has_turns = !turns.is_empty();
     let latencies = turns.iter().filter_map(|turn| turn.latency_ms);
     let latencies: Vec<i64> = latencies.map(i64::from).collect();
     let turns = serde_json::to_string(&turns).map_err(|_| CallError::Unavailable)?;
@@ -79,6 +75,7 @@ pub(in crate::calls) async fn store(
         ..CommitEntry::of(row.tenant_id)
     };
     let written = call.write_with(row, entry).await;
+    call.has_turns |= has_turns && written.is_ok();
     call.open_transcript = None;
     if written == Err(CallError::Unavailable) {
         // A later step must not write that there is none.
@@ -87,6 +84,17 @@ pub(in crate::calls) async fn store(
         call.open_transcript = Some(open);
     }
     written
+}
+
+/// Fails if the call ended too long ago.
+pub(in crate::calls) fn accepts_words(call: &OwnedCall, now: Millis) -> Result<(), CallError> {
+    let is_closed = |ended: Millis| now.since(ended) > OPEN_MS;
+    match call.row.ended_at.is_some_and(is_closed) {
+        true => Err(CallError::InvalidTransition {
+            status: call.state.status(),
+        }),
+        false => Ok(()),
+    }
 }
 
 /// The store has this transcript already.

@@ -27,7 +27,7 @@ async fn everything(store: &Store) -> String {
 async fn subscribe(store: &Store, now: Millis) {
     let tenant = tenant::Entity::find().one(store.reader()).await;
     let tenant = tenant.expect("is read").expect("is there").id;
-    let row = rows::webhook(WebhookId::new(now), tenant, EventKind::ALL, now);
+    let row = rows::webhook(WebhookId::new(now), tenant, EventKind::OF_WEBHOOKS, now);
     rows::insert(store.writer(), row).await;
 }
 

@@ -119,7 +119,7 @@ impl World {
             id: WebhookId::new(now),
             tenant,
             url,
-            events: EventKind::ALL,
+            events: EventKind::OF_WEBHOOKS,
             secret: &Secret::new(SECRET),
         };
         let row = webhook::Model::new(new, &self.vault, now);

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::client::posted::MESSAGES_OF_A_CALL_MAX;
 use crate::{
     MESSAGE_BYTES_MAX,
     command::CommandKind,

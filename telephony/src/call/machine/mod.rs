@@ -24,7 +24,7 @@ mod transcript;
 use dikala_entities::{ConversationSettings, HangupInitiator, HangupReason};
 use dikala_protocol::{
     CallAgent, CallReport, CommandKind, InvocationOutcome, MessageType, VoiceReport,
-    client::{MessageRef, ServiceEvent, ServiceReply},
+    client::{ServiceEvent, ServiceReply},
 };
 use dikala_sip::leg::{CallRefusal, LegEvent, Order};
 
@@ -210,6 +210,13 @@ impl CallMachine {
             MachineInput::Time => {}
         }
         self.expire(now, out);
+        if matches!(self.phase, Phase::Talking | Phase::Leaving(_)) {
+            // The phone confirms what a flush cut off.
+            let is_played = !self.speaking.is_speaking() && !self.speaking.is_flushing();
+            let heard = self.transcript.heard_turns(is_played);
+            let report = |turn| MachineEffect::Service(CallReport::Turn { turn }, now.at);
+            out.extend(heard.into_iter().map(report));
+        }
     }
 
     /// The next deadline.
@@ -357,20 +364,18 @@ impl CallMachine {
                 outcome,
             } => self.function_done(&invocation_id, outcome, now, out),
             ServiceReply::Declined {
-                message:
-                    MessageRef {
-                        kind,
-                        invocation_id,
-                        ..
-                    },
+                message: declined,
                 code,
                 words: message,
                 ..
-            } => match kind {
+            } => match declined.kind {
                 MessageType::Incoming => self.reject(refusal::declined(&code), None, now, out),
+                // An older service.
+                MessageType::Turn if code == "unknown_type" => self.transcript.tell_no_turns(),
                 MessageType::Function => {
                     let error = InvocationOutcome::Error { code, message };
-                    self.function_done(&invocation_id.unwrap_or_default(), error, now, out);
+                    let id = declined.invocation_id.unwrap_or_default();
+                    self.function_done(&id, error, now, out);
                 }
                 MessageType::Answered => self.service_let_go(now, out),
                 _ => {}

@@ -29,6 +29,7 @@ impl CallMachine {
             LegEvent::Played(mark) => {
                 self.speaking.played(mark);
                 if !self.speaking.is_speaking() {
+                    self.transcript.played();
                     self.guard.played(now.ms);
                 }
                 self.played_in_leaving(mark, now, out);

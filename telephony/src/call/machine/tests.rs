@@ -5,11 +5,15 @@ mod figures;
 mod guarded;
 mod joined;
 mod simulated;
+mod turns;
 
 use dikala_entities::{
     CallId, ChannelKind, InterruptionMode, Millis, PhoneNumber, Speaker, VoiceProvider,
 };
-use dikala_protocol::{CalleeNames, client::ReplyDelay};
+use dikala_protocol::{
+    CalleeNames,
+    client::{MessageRef, ReplyDelay},
+};
 use dikala_sip::{leg::Speech, warning_tone};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -240,11 +244,12 @@ fn marks(effects: &[MachineEffect]) -> Vec<u64> {
     effects.iter().filter_map(mark).collect()
 }
 
-/// The service's messages, abbreviated.
+/// The service's messages besides turns, abbreviated.
 fn told(effects: &[MachineEffect]) -> Vec<String> {
     let line = |effect: &MachineEffect| match effect {
         MachineEffect::Service(message, at) => Some(match message {
             CallReport::Answered => "answered".to_owned(),
+            CallReport::Turn { .. } => return None,
             CallReport::Function(function) => {
                 format!("{} {}", function.name, function.invocation_id)
             }

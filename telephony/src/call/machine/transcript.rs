@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use dikala_entities::{Millis, Speaker};
-use dikala_protocol::{CallReport, SpokenTurn};
+use dikala_protocol::{CallReport, NumberedTurn, SpokenTurn};
 
 use super::keys::SecretKeys;
 
@@ -12,6 +12,8 @@ const TURNS_MAX: usize = 1_900;
 const BYTES_MAX: usize = 128 * 1024;
 /// Bytes of words that only models get.
 const FOR_MODELS_MAX: usize = 32 * 1024;
+/// The highest number of a turn that the service takes.
+const NUMBER_MAX: u32 = 2_000;
 /// Size limit of the message; the service accepts a little more.
 const MESSAGE_BYTES_MAX: usize = 240 * 1024;
 const SUMMARY_CHARS_MAX: usize = 16_000;
@@ -33,6 +35,12 @@ pub(super) struct TranscriptBuilder {
     /// The service has it. A joined call goes on, and adds nothing.
     is_closed: bool,
     secret_keys: SecretKeys,
+    /// The number of the newest turn.
+    last_n: u32,
+    /// A turn may have been heard to its end since [`Self::heard_turns`].
+    has_news: bool,
+    /// The service takes no turns before the transcript.
+    is_untold: bool,
 }
 
 #[derive(Debug)]
@@ -46,6 +54,9 @@ struct TranscriptEntry {
     for_models: Option<String>,
     /// The agent's speech for this turn, as a part of all its speech, in milliseconds.
     speech: Option<Speech>,
+    n: u32,
+    /// The turn as the service was told it.
+    told: Option<SpokenTurn>,
 }
 
 impl TranscriptEntry {
@@ -68,6 +79,7 @@ impl TranscriptBuilder {
     /// The model's speech goes on at this point of the speech so far.
     pub(super) fn agent_speaks(&mut self, said_ms: u64) {
         self.is_cut_off = false;
+        self.has_news |= self.turn_began_ms.is_none();
         self.turn_began_ms.get_or_insert(said_ms);
     }
 
@@ -108,9 +120,48 @@ impl TranscriptBuilder {
         self.is_cut_off = true;
     }
 
+    /// All of the agent's speech was played.
+    pub(super) fn played(&mut self) {
+        self.has_news = true;
+    }
+
+    /// The service does not know turns before the transcript.
+    pub(super) fn tell_no_turns(&mut self) {
+        self.is_untold = true;
+    }
+
+    /// The turns that were heard since the last time, or heard otherwise than told. The caller's turn counts once the agent speaks,
+    /// the agent's once it was played.
+    pub(super) fn heard_turns(&mut self, is_all_played: bool) -> Vec<NumberedTurn> {
+        if !std::mem::take(&mut self.has_news) || self.is_closed || self.is_untold {
+            return Vec::new();
+        }
+        let mut heard = Vec::new();
+        for said in &mut self.turns {
+            let is_answered = said.told.is_none()
+                && said.turn.role == Speaker::Caller
+                && self.turn_began_ms.is_some();
+            let is_over = !said.is_open && (said.speech.is_none() || is_all_played);
+            let is_told = said.told.is_some();
+            if !(is_over || is_answered || is_told && !said.is_open) || said.is_note() {
+                continue;
+            }
+            let turn = SpokenTurn {
+                text: self.secret_keys.masked(said.turn.text.trim()),
+                ..said.turn.clone()
+            };
+            if said.n <= NUMBER_MAX && said.told.as_ref() != Some(&turn) {
+                said.told = Some(turn.clone());
+                heard.push(NumberedTurn { n: said.n, turn });
+            }
+        }
+        heard
+    }
+
     /// Cuts the agent's turns where they were not played any further. Returns whether a turn was cut.
     pub(super) fn heard(&mut self, played_ms: u64, said_ms: u64) -> bool {
         let mut is_cut = false;
+        self.has_news = true;
         for said in &mut self.turns {
             let Some(speech) = said.speech else {
                 continue;
@@ -161,6 +212,7 @@ impl TranscriptBuilder {
     /// The transcript does not show these keys, whoever repeats them.
     pub(super) fn hide(&mut self, keys: &str) {
         self.secret_keys.add(keys);
+        self.has_news = true;
     }
 
     /// Models that take over get these words for the last turn, which the transcript does not show.
@@ -188,6 +240,7 @@ impl TranscriptBuilder {
         self.is_cut_off = false;
         self.turn_began_ms = None;
         self.latency_ms = None;
+        self.has_news = true;
         for said in self.turns.iter_mut().filter(|said| said.is_open) {
             said.is_open = false;
             if let Some(speech) = &mut said.speech {
@@ -210,12 +263,16 @@ impl TranscriptBuilder {
         }
         let text: String = text.chars().take(BYTES_MAX / 16).collect();
         self.bytes += text.len();
+        self.last_n += 1;
+        self.has_news |= !is_open;
         self.turns.push(TranscriptEntry {
             turn: SpokenTurn::new(role, text, Some(at)),
             is_open,
             is_own: false,
             for_models: None,
             speech: None,
+            n: self.last_n,
+            told: None,
         });
     }
 
@@ -337,171 +394,4 @@ fn share(text: &str, heard_ms: u64, all_ms: u64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn told(transcript: &mut TranscriptBuilder, summary: Option<&str>) -> (String, Vec<String>) {
-        match transcript.close(summary.map(str::to_owned)) {
-            Some(CallReport::Transcript { summary, turns }) => {
-                let turns = turns.iter();
-                let turns = turns.map(|turn| format!("{}: {}", turn.role, turn.text));
-                (summary, turns.collect())
-            }
-            _ => panic!("something was said"),
-        }
-    }
-
-    #[test]
-    fn pieces_become_turns() {
-        let mut said = TranscriptBuilder::default();
-        said.agent_piece("Selamat ", 0, Millis::MIN);
-        said.agent_piece("pagi!", 0, Millis::MIN);
-        said.turn_over(700);
-        said.piece(Speaker::Caller, "Where is", Millis::MIN);
-        said.agent_piece("Let me", 700, Millis::MIN);
-        // The caller's words are transcribed later than the agent's answer to them.
-        said.piece(Speaker::Caller, " my order?", Millis::MIN);
-        said.whole(Speaker::Tool, "check_order", Millis::MIN);
-        said.agent_piece(" look.", 700, Millis::MIN);
-        said.turn_over(1_500);
-        said.agent_piece("Words that nobody spoke.", 1_500, Millis::MIN);
-        said.turn_over(1_500);
-        said.piece(Speaker::Caller, "Thanks\0", Millis::MIN);
-        let (summary, turns) = told(&mut said, None);
-        assert_eq!(
-            turns,
-            [
-                "agent: Selamat pagi!",
-                "caller: Where is my order?",
-                "agent: Let me look.",
-                "tool: check_order",
-                "caller: Thanks"
-            ]
-        );
-        assert_eq!(
-            summary,
-            "agent: Selamat pagi!\ncaller: Where is my order?\n…\ntool: check_order\ncaller: Thanks"
-        );
-        assert!(said.close(None).is_none());
-    }
-
-    #[test]
-    fn the_models_summary_comes_first_unless_it_is_empty() {
-        for (given, expected) in [("It rained. ", "It rained."), (" ", "agent: Hi")] {
-            let mut said = TranscriptBuilder::default();
-            said.whole(Speaker::Agent, "Hi", Millis::MIN);
-            assert_eq!(told(&mut said, Some(given)).0, expected);
-        }
-    }
-
-    #[test]
-    fn an_endless_call_keeps_its_first_and_its_last_turns() {
-        let mut said = TranscriptBuilder::default();
-        for number in 0..20_000 {
-            said.whole(Speaker::Caller, &format!("word {number}"), Millis::MIN);
-            said.agent_piece("and so on ", 0, Millis::MIN);
-        }
-        assert!(said.bytes <= BYTES_MAX && said.turns.len() <= TURNS_MAX);
-        let message = said.close(None).expect("something was said");
-        let text = serde_json::to_string(&message).expect("a text");
-        assert!(text.len() <= MESSAGE_BYTES_MAX, "{}", text.len());
-        assert!(text.contains("word 0") && text.contains("word 19999"));
-    }
-
-    #[test]
-    fn what_is_six_times_as_long_in_json_fits_too() {
-        let mut said = TranscriptBuilder::default();
-        for _ in 0..60 {
-            said.whole(Speaker::Caller, &"\u{1}".repeat(2_000), Millis::MIN);
-        }
-        let message = said.close(Some("\u{1}".repeat(16_000)));
-        let length = message.expect("something was said").encoded_len();
-        assert!(length <= MESSAGE_BYTES_MAX, "{length}");
-    }
-
-    /// An agent's turn of ten words in ten seconds, from `from_ms` on.
-    fn ten_words(said: &mut TranscriptBuilder, from_ms: u64) {
-        said.agent_speaks(from_ms);
-        said.agent_piece("one two three four five ", from_ms, Millis::MIN);
-        said.agent_piece("six seven eight nine ten", from_ms + 5_000, Millis::MIN);
-    }
-
-    fn turns(said: &mut TranscriptBuilder) -> Vec<(String, bool)> {
-        let Some(CallReport::Transcript { turns, .. }) = said.close(None) else {
-            return Vec::new();
-        };
-        let turns = turns.into_iter();
-        turns.map(|turn| (turn.text, turn.interrupted)).collect()
-    }
-
-    #[test]
-    fn only_what_was_played_stays() {
-        let mut said = TranscriptBuilder::default();
-        ten_words(&mut said, 0);
-        said.turn_over(10_000);
-        ten_words(&mut said, 10_000);
-        said.interrupted(20_000);
-        assert!(said.heard(15_000, 20_000));
-        // It belongs to what was cut off.
-        said.agent_piece("eleven", 20_000, Millis::MIN);
-        said.agent_speaks(20_000);
-        said.agent_piece("Yes?", 20_000, Millis::MIN);
-        said.turn_over(21_000);
-        assert!(!said.heard(21_000, 21_000));
-        assert_eq!(
-            turns(&mut said),
-            [
-                (
-                    "one two three four five six seven eight nine ten".to_owned(),
-                    false
-                ),
-                ("one two three four five".to_owned(), true),
-                ("Yes?".to_owned(), false),
-            ]
-        );
-    }
-
-    #[test]
-    fn a_turn_of_which_nothing_was_played_is_no_turn() {
-        let mut said = TranscriptBuilder::default();
-        ten_words(&mut said, 0);
-        assert!(said.heard(0, 10_000));
-        assert_eq!(said.bytes, 0);
-        assert_eq!(turns(&mut said), []);
-    }
-
-    #[test]
-    fn a_sentence_of_the_bridge_stands_as_far_as_it_was_played() {
-        let mut said = TranscriptBuilder::default();
-        ten_words(&mut said, 0);
-        said.turn_over(10_000);
-        said.own("One moment, please.", 10_000..12_000, Millis::MIN);
-        assert!(said.heard(11_200, 12_000));
-        assert_eq!(turns(&mut said)[1], ("One moment,".to_owned(), true));
-    }
-
-    #[test]
-    fn words_are_whole() {
-        for (heard, expected) in [(0, 0), (3, 0), (4, 4), (5, 4), (8, 4), (9, 9), (99, 9)] {
-            assert_eq!(share("satu dua…", heard, 9).min(9), expected, "{heard}");
-        }
-        assert_eq!(share("a", 0, 0), 0, "no speech of it has come");
-    }
-
-    #[test]
-    fn an_answer_has_its_latency_whichever_comes_first() {
-        let mut said = TranscriptBuilder::default();
-        said.answered_after(800);
-        said.agent_piece("Audio first.", 0, Millis::MIN);
-        said.turn_over(1_000);
-        said.agent_piece("Text first.", 1_000, Millis::MIN);
-        said.answered_after(900);
-        said.turn_over(2_000);
-        said.agent_piece("No answer.", 2_000, Millis::MIN);
-        let Some(CallReport::Transcript { turns, .. }) = said.close(None) else {
-            panic!("something was said");
-        };
-        let latencies: Vec<_> = turns.iter().map(|turn| turn.latency_ms).collect();
-        assert_eq!(latencies, [Some(800), Some(900), None]);
-    }
-}
+mod tests;
