@@ -20,8 +20,8 @@ use bytes::Bytes;
 use dikala_entities::TenantId;
 use futures_util::{Stream, StreamExt, stream};
 use sea_orm::{
-    ColumnTrait, DbErr, EntityTrait, ModelTrait, QueryFilter, QueryOrder, QuerySelect, Select,
-    Value,
+    DbErr, EntityTrait, ExprTrait, ModelTrait, Order, QueryFilter, QueryOrder, QuerySelect, Select,
+    Value, sea_query::Expr,
 };
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -50,6 +50,8 @@ pub struct Listing<E: EntityTrait> {
     pub rows: Select<E>,
     /// The sort column; its values are unique.
     pub by: E::Column,
+    /// The rows are few and sorted after they are found. SQLite would follow an index of the sort column, which has more.
+    pub are_few: bool,
     /// Rows per query; together not much more than a megabyte.
     pub batch: u64,
     /// Writes a row as JSON.
@@ -241,15 +243,24 @@ where
         if self.end {
             return Ok(None);
         }
-        let mut select = self.list.rows.clone().order_by_asc(self.list.by);
+        let by = Expr::col((E::default(), self.list.by));
+        let by = match self.list.are_few {
+            // An expression has no index.
+            true => ExprTrait::add(by, 0),
+            false => by,
+        };
+        let mut select = self.list.rows.clone().order_by(by.clone(), Order::Asc);
         if let Some(after) = &self.after {
-            select = select.filter(self.list.by.gt(after.clone()));
+            select = select.filter(by.gt(after.clone()));
         } else if let Some(page) = self.page {
             select = select.offset(page.offset.unsigned_abs());
         }
         let batch = match self.page {
             // One row more shows if there is a next page.
-            Some(page) => (page.limit.unsigned_abs() + 1 - self.written).min(self.list.batch),
+            Some(page) => Ord::min(
+                page.limit.unsigned_abs() + 1 - self.written,
+                self.list.batch,
+            ),
             None => self.list.batch,
         };
         let rows = select

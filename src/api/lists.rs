@@ -77,6 +77,7 @@ pub async fn agents(
         key: "agents",
         rows: context.rows::<agent::Entity>(),
         by: agent::Column::Id,
+        are_few: false,
         batch: 8,
         show: listing::json::<AgentSummary, _>,
     };
@@ -94,6 +95,7 @@ pub async fn versions(
         key: "versions",
         rows: versions_of(&context, id.0).await?,
         by: kept_version::Column::Version,
+        are_few: false,
         batch: 4,
         show: listing::json::<AgentVersion, _>,
     };
@@ -113,6 +115,7 @@ pub async fn functions(
         key: "functions",
         rows: function::Entity::of_agent(&agent),
         by: function::Column::Id,
+        are_few: false,
         batch: 16,
         show: listing::json::<Function, _>,
     };
@@ -129,6 +132,7 @@ pub async fn phone_numbers(
         key: "phoneNumbers",
         rows: context.rows::<phone_number::Entity>(),
         by: phone_number::Column::Id,
+        are_few: false,
         batch: 100,
         show: listing::json::<PhoneNumberView, _>,
     };
@@ -151,6 +155,7 @@ pub async fn events(
             .filter(event::Column::Kind.ne(EventKind::CallTurn)),
         // In commit order: ids begin with the clock of the node that wrote them.
         by: event::Column::Position,
+        are_few: true,
         batch: 8,
         show: listing::json::<EventView, _>,
     };
@@ -167,6 +172,7 @@ pub async fn webhooks(
         key: "webhooks",
         rows: context.rows::<webhook::Entity>(),
         by: webhook::Column::Id,
+        are_few: false,
         batch: 20,
         show: listing::json::<Webhook, _>,
     };

@@ -48,8 +48,6 @@ pub struct TranscriptTurn {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallEvent {
     pub id: EventId,
-    /// Position in the order of commits.
-    pub position: Option<i64>,
     pub kind: EventKind,
     pub at: Millis,
     /// The invoked function; null in events of other kinds.
@@ -223,13 +221,13 @@ async fn events(db: &impl ConnectionTrait, call: &call::Model) -> Result<Vec<Cal
     let of_call = event::Entity::of(call.tenant_id)
         .filter(event::Column::CallId.eq(call.id))
         .filter(event::Column::Kind.ne(EventKind::CallTurn))
-        .order_by_asc(event::Column::Position)
+        .order_by_asc(event::Column::Id)
         .limit(EVENTS_BATCH);
     let mut events: Vec<CallEvent> = Vec::new();
     loop {
         let mut select = of_call.clone();
         if let Some(last) = events.last() {
-            select = select.filter(event::Column::Position.gt(last.position));
+            select = select.filter(event::Column::Id.gt(last.id));
         }
         let rows = select.all(db).await?;
         let is_last = u64::try_from(rows.len()).is_ok_and(|count| count < EVENTS_BATCH);
@@ -250,7 +248,6 @@ fn announced(event: event::Model) -> CallEvent {
     };
     CallEvent {
         id: event.id,
-        position: event.position,
         kind: event.kind,
         at: event.occurred_at,
         function,

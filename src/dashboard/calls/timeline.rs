@@ -258,7 +258,6 @@ mod tests {
     fn announced(kind: EventKind, at: i64, function: Value) -> CallEvent {
         CallEvent {
             id: EventId::new(after(at)),
-            position: Some(at),
             kind,
             at: after(at),
             function,
