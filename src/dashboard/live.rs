@@ -94,9 +94,18 @@ pub async fn stream(
         watch,
         can_grow,
         position: seen.unwrap_or(newest).clamp(0, newest),
+        is_behind: false,
         to,
     };
-    let is_stale = following.is_stale(newest).await?;
+    let is_stale = match following.watch {
+        // It is sent whole in any case.
+        Watch::Part(..) => {
+            following.is_behind = following.position < newest;
+            following.position = newest;
+            false
+        }
+        Watch::List(_) => following.is_stale(newest).await?,
+    };
     rt::spawn(async move {
         let (visit, to) = (following.visit.clone(), following.to.clone());
         // A database error does not end the stream.
@@ -135,6 +144,8 @@ struct PageStream {
     can_grow: bool,
     /// Position of the last event that was read.
     position: i64,
+    /// The page shows less than that.
+    is_behind: bool,
     to: StreamSender,
 }
 
@@ -179,6 +190,9 @@ impl PageStream {
         if is_stale {
             return self.send("event: stale\ndata:\n\n".to_owned()).await;
         }
+        if self.is_behind {
+            self.part_again().await?;
+        }
         let pause = match self.watch {
             Watch::Part(Part::Home, _) => HOME_PAUSE,
             _ => PAUSE,
@@ -198,10 +212,10 @@ impl PageStream {
         }
     }
 
-    /// True if the page has missed too much.
+    /// True if a list has missed too much.
     async fn is_stale(&self, newest: i64) -> Result<bool, DbErr> {
-        if matches!(self.watch, Watch::Part(..)) || newest - self.position > STALE_WITH_TURNS {
-            return Ok(matches!(self.watch, Watch::List(_)));
+        if newest - self.position > STALE_WITH_TURNS {
+            return Ok(true);
         }
         let missed: Vec<Option<i64>> = event::Entity::of(self.visit.tenant())
             .select_only()

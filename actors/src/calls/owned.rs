@@ -31,8 +31,8 @@ pub(super) struct OwnedCall {
     pub(super) ours: bool,
     /// The transcript whose commit was not answered, until one is.
     pub(super) open_transcript: Option<OpenTranscript>,
-    /// A transcript with turns was stored, which replace what is told later.
-    pub(super) has_turns: bool,
+    /// A transcript with turns is stored, which replaces those that are told later. `None`: not read yet.
+    pub(super) has_turns: Option<bool>,
     /// Its share in the count of active calls.
     pub(super) active: ActiveCallGuard,
 }
@@ -62,7 +62,7 @@ impl OwnedCall {
             state,
             ours: true,
             open_transcript: None,
-            has_turns: false,
+            has_turns: None,
         }
     }
 

@@ -249,7 +249,10 @@ impl OutgoingLeg {
                 // The others are for its failure, and not worth a wait.
                 let found = timeout(OTHERS_FOUND, found).await;
                 self.targets = found.ok().and_then(Result::ok).unwrap_or_default();
-                self.targets.retain(|target| !target.is_of(connected));
+                // A carrier that has connected to us is found by its other port.
+                let remote = (connected.transport, connected.remote.ip());
+                self.targets
+                    .retain(|target| (target.transport, target.address.ip()) != remote);
                 connected.clone()
             }
             None => {

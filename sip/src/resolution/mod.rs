@@ -13,7 +13,6 @@ use self::order::service_names;
 use crate::{
     message::{Host, Uri},
     settings::{ListenAddress, SipTransport},
-    transport::Flow,
 };
 
 /// Servers of one service that are tried.
@@ -28,13 +27,6 @@ const SERVED: Duration = Duration::from_secs(3);
 pub struct SipTarget {
     pub transport: SipTransport,
     pub address: SocketAddr,
-}
-
-impl SipTarget {
-    /// The flow leads there.
-    pub(crate) fn is_of(&self, flow: &Flow) -> bool {
-        (flow.transport, flow.remote) == (self.transport, self.address)
-    }
 }
 
 /// The addresses of a host, the preferred one first; empty if the name has none.

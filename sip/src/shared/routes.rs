@@ -28,7 +28,11 @@ impl Shared {
         let usual = known.map_or(SipTransport::Udp, |known| known.transport);
         let listen = &self.settings.listen;
         let mut found = resolution::targets(uri, usual, &self.nameservers, listen).await?;
-        found.sort_by_key(|target| !known.is_some_and(|known| target.is_of(known)));
+        let is_known = |target: &SipTarget| {
+            let known = known.map(|known| (known.transport, known.remote));
+            known == Some((target.transport, target.address))
+        };
+        found.sort_by_key(|target| !is_known(target));
         Ok(found.into())
     }
 

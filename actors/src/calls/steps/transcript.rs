@@ -75,7 +75,9 @@ pub(in crate::calls) async fn store(
         ..CommitEntry::of(row.tenant_id)
     };
     let written = call.write_with(row, entry).await;
-    call.has_turns |= has_turns && written.is_ok();
+    if has_turns && written.is_ok() {
+        call.has_turns = Some(true);
+    }
     call.open_transcript = None;
     if written == Err(CallError::Unavailable) {
         // A later step must not write that there is none.

@@ -221,14 +221,17 @@ impl ConversationGuard {
     /// The caller's voice ended at `at`, or keys were complete then. Returns the time from there to the agent's answer, if that
     /// has begun already.
     pub(super) fn caller_ended(&mut self, at: u64, now: u64) -> Option<u64> {
-        let answered_at = self.spoke_early_at.take();
+        let latency = self.spoke_early_at.take();
+        let latency = latency.and_then(|answered_at| answered_at.checked_sub(at));
         self.caller_speaks = false;
         self.silence = None;
         let left_ms = self.audible_ms(now);
         let is_answer = at.saturating_sub(self.caller_since) >= ANSWER_MS
             && left_ms < LAST_WORDS_MS
             && !self.is_mid_turn;
-        if left_ms == 0 {
+        if left_ms == 0 && latency.is_some() {
+            self.owe(at, OwedWords::Words);
+        } else if left_ms == 0 {
             self.owe(at, OwedWords::Answer);
         } else if is_answer {
             self.owe(now + left_ms, OwedWords::Answer);
@@ -237,7 +240,7 @@ impl ConversationGuard {
             self.listen(now);
             self.expect_rest();
         }
-        answered_at.and_then(|answered_at| answered_at.checked_sub(at))
+        latency
     }
 
     /// The agent speaks these samples. Returns the time since the end of the caller's voice, if they begin an answer.
@@ -264,6 +267,12 @@ impl ConversationGuard {
         self.expect_rest();
         let turn = owed.filter(|owed| owed.what == OwedWords::Answer)?;
         Some(now.saturating_sub(turn.since))
+    }
+
+    /// The bridge says a sentence of its own, which is no answer.
+    pub(super) fn bridge_says(&mut self, samples: &[i16], now: u64) {
+        let length = samples.len() as u64 * 1_000 / u64::from(SPEECH_RATE);
+        self.queued_until = self.queued_until.max(now) + length;
     }
 
     /// The agent has begun to speak, and its turn is not over.
@@ -307,6 +316,7 @@ impl ConversationGuard {
 
     /// The agent's queued speech is discarded.
     pub(super) fn flushed(&mut self, now: u64) {
+        self.spoke_early_at = None;
         self.paused_since = None;
         self.is_mid_turn = false;
         self.played(now);

@@ -246,6 +246,11 @@ impl CallMachine {
             DepartureStage::Playing { mark }
         };
         let until = now.ms + ANNOUNCEMENT_MS_MAX;
+        let until = match &self.phase {
+            // A second command does not extend the time.
+            Phase::Leaving(leaving) if leaving.is_for_a_person() => leaving.until.min(until),
+            _ => until,
+        };
         self.leave(Then::Transfer { to, tool }, stage, until, now, out);
     }
 

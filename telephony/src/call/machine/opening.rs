@@ -40,6 +40,9 @@ impl CallMachine {
         self.providers =
             ProviderOrder::new(agent.voice_provider, &configured, &self.rules.preferred);
         self.guard = ConversationGuard::new(agent.conversation);
+        if agent.conversation.mask_keys {
+            self.transcript.hide_digits();
+        }
         self.circumstances = circumstances(&self.origin, did, callee, &agent, now.at);
         self.call_id = call.to_string();
         self.agent = Some(agent);

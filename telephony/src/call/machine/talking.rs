@@ -340,6 +340,7 @@ impl CallMachine {
         let language = self.agent.as_ref().map_or("", |agent| &agent.language);
         let (text, samples) = phrase.spoken(language);
         let from_ms = self.speaking.said_ms();
+        self.guard.bridge_says(&samples, now.ms);
         self.speaking.say_own(samples, out);
         let speech = from_ms..self.speaking.said_ms();
         self.transcript.own(text, speech, now.at);

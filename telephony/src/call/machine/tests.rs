@@ -830,6 +830,21 @@ fn without_a_model_the_caller_is_asked_for_patience_and_then_let_go() {
         told(&effects)[0],
         "failed ai_error: no model for 8 s, 0 IDR"
     );
+    let transcript = &told(&effects)[1];
+    assert!(transcript.contains("Sorry, we have to end"), "{transcript}");
+}
+
+#[test]
+fn a_caller_who_leaves_in_the_bridges_sentence_has_not_heard_all_of_it() {
+    let mut call = Story::talking();
+    call.on(MachineInput::Voice(VoiceEvent::Away));
+    call.wait(8_000);
+    call.on(MachineInput::Leg(LegEvent::Flushed { total_played_ms: 0 }));
+    call.wait(1_000);
+    let told = told(&call.on(MachineInput::Leg(LegEvent::HungUp)));
+    let transcript = told.last().expect("a transcript");
+    assert!(transcript.contains("agent: Sorry,"), "{told:?}");
+    assert!(!transcript.contains("call again later"), "{told:?}");
 }
 
 #[test]

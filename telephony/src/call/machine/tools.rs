@@ -27,12 +27,15 @@ impl CallMachine {
         now: Now,
         out: &mut Vec<MachineEffect>,
     ) {
-        if !matches!(self.phase, Phase::Talking) {
-            answer(
-                id,
-                ToolOutcome::failure("call_ending", "The call is ending."),
-                out,
-            );
+        let words = match &self.phase {
+            Phase::Talking => None,
+            Phase::Leaving(leaving) if leaving.is_for_a_person() => {
+                Some("The caller is being connected to a person. Say no more.")
+            }
+            _ => Some("The call is ending."),
+        };
+        if let Some(words) = words {
+            answer(id, ToolOutcome::failure("call_ending", words), out);
             return;
         }
         let agent = self.agent.as_ref();

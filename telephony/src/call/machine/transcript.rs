@@ -41,6 +41,8 @@ pub(super) struct TranscriptBuilder {
     has_news: bool,
     /// The service takes no turns before the transcript.
     is_untold: bool,
+    /// Keys are masked, so no digit is told before the transcript.
+    hides_digits: bool,
 }
 
 #[derive(Debug)]
@@ -125,6 +127,11 @@ impl TranscriptBuilder {
         self.has_news = true;
     }
 
+    /// Keys are to be masked.
+    pub(super) fn hide_digits(&mut self) {
+        self.hides_digits = true;
+    }
+
     /// The service does not know turns before the transcript.
     pub(super) fn tell_no_turns(&mut self) {
         self.is_untold = true;
@@ -146,8 +153,14 @@ impl TranscriptBuilder {
             if !(is_over || is_answered || is_told && !said.is_open) || said.is_note() {
                 continue;
             }
+            let text = said.turn.text.trim();
+            let text = match self.hides_digits {
+                // Keys that are pressed later may be among them.
+                true => text.replace(|sign: char| sign.is_ascii_digit(), "•"),
+                false => text.to_owned(),
+            };
             let turn = SpokenTurn {
-                text: self.secret_keys.masked(said.turn.text.trim()),
+                text,
                 ..said.turn.clone()
             };
             if said.n <= NUMBER_MAX && said.told.as_ref() != Some(&turn) {
@@ -158,7 +171,8 @@ impl TranscriptBuilder {
         heard
     }
 
-    /// Cuts the agent's turns where they were not played any further. Returns whether a turn was cut.
+    /// Cuts the agent's turns, of which `said_ms` was said, where they were not played any further. Returns whether a turn of the
+    /// model was cut.
     pub(super) fn heard(&mut self, played_ms: u64, said_ms: u64) -> bool {
         let mut is_cut = false;
         self.has_news = true;
@@ -167,10 +181,11 @@ impl TranscriptBuilder {
                 continue;
             };
             let to_ms = speech.to_ms.unwrap_or(said_ms);
-            if to_ms <= played_ms {
+            // Later speech waits until the phone has discarded this one.
+            if to_ms <= played_ms || to_ms > said_ms {
                 continue;
             }
-            is_cut = true;
+            is_cut |= !said.is_own;
             let kept = share(
                 &said.turn.text,
                 played_ms.saturating_sub(speech.from_ms),
@@ -212,7 +227,6 @@ impl TranscriptBuilder {
     /// The transcript does not show these keys, whoever repeats them.
     pub(super) fn hide(&mut self, keys: &str) {
         self.secret_keys.add(keys);
-        self.has_news = true;
     }
 
     /// Models that take over get these words for the last turn, which the transcript does not show.

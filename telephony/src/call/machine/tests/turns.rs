@@ -61,11 +61,15 @@ fn masked_keys_are_masked_at_once() {
     let mut call = Story::talking();
     let agent = call.machine.agent.as_mut().expect("an agent");
     agent.conversation.mask_keys = true;
+    call.machine.transcript.hide_digits();
     for key in ['4', '2', '7'] {
         call.on(MachineInput::Leg(LegEvent::Key(key)));
     }
     let effects = call.on(MachineInput::Leg(LegEvent::Key('#')));
     assert_eq!(heard(&effects), ["1 caller: the caller pressed • • • #"]);
+    // Whoever says a secret before pressing it.
+    call.on(said(Speaker::Caller, "It is 9876."));
+    assert_eq!(heard(&call.on(AUDIO())), ["2 caller: It is ••••."]);
 }
 
 #[test]
