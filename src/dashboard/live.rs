@@ -25,7 +25,7 @@ use super::{
     },
     follow::{self, FollowedPart},
     form::FormValues,
-    home,
+    home::{self, Period},
     view::SignedIn,
 };
 use crate::{
@@ -60,7 +60,7 @@ enum Watch {
 
 #[derive(Clone, Copy)]
 enum Part {
-    Home,
+    Home(Period),
     Call(CallId),
 }
 
@@ -124,7 +124,10 @@ async fn watch(
     let missing = || ApiError::NotFound(Missing::Route);
     let watched = typed.text("of").unwrap_or_default();
     match watched.parse().map_err(|_| missing())? {
-        FollowedPart::Home => Ok((Watch::Part(Part::Home, String::new()), false)),
+        FollowedPart::Home => {
+            let period = Period::read(typed.text("days"));
+            Ok((Watch::Part(Part::Home(period), String::new()), false))
+        }
         FollowedPart::Calls => {
             let asked = CallQuery::read(query, visit.zone())?.map_err(|_| missing())?;
             let can_grow = typed.text("older").is_none();
@@ -194,7 +197,7 @@ impl PageStream {
             self.part_again().await?;
         }
         let pause = match self.watch {
-            Watch::Part(Part::Home, _) => HOME_PAUSE,
+            Watch::Part(Part::Home(_), _) => HOME_PAUSE,
             _ => PAUSE,
         };
         // One timer for the whole stream: a timer restarted by each event might never fire.
@@ -237,7 +240,7 @@ impl PageStream {
             self.send(frame(self.position, "said", &words)).await?;
         }
         match &self.watch {
-            Watch::Part(Part::Home, _) if moved.any => self.part_again().await?,
+            Watch::Part(Part::Home(_), _) if moved.any => self.part_again().await?,
             Watch::Part(Part::Call(id), _) if moved.calls.contains_key(id) => {
                 self.part_again().await?
             }
@@ -291,7 +294,7 @@ impl PageStream {
             (Watch::Part(Part::Call(id), _), EventKind::CallEnded) if *id == call => {
                 Some("calls-over")
             }
-            (Watch::Part(Part::Home, _), EventKind::CallStarted) => Some("live-new-call"),
+            (Watch::Part(Part::Home(_), _), EventKind::CallStarted) => Some("live-new-call"),
             (Watch::List(asked), EventKind::CallStarted) if self.can_grow && !asked.is_narrow() => {
                 Some("live-new-call")
             }
@@ -324,7 +327,7 @@ impl PageStream {
             .read(self.visit.tenant())
             .await?;
         let (html, is_over) = match part {
-            Part::Home => (home::part(&self.visit).await?, false),
+            Part::Home(period) => (home::part(&self.visit, period).await?, false),
             Part::Call(id) => {
                 let part = show::part(&self.visit, id, None).await?;
                 (part.html, part.is_settled)

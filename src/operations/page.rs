@@ -23,7 +23,7 @@ pub trait ListPage {
 }
 
 /// The requested part of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PageRange {
     pub limit: i64,
     pub offset: i64,

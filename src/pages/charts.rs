@@ -234,12 +234,17 @@ fn total(bar: &Bar) -> i64 {
     drawn.fold(0, i64::saturating_add)
 }
 
-/// The value of the top line: the smallest even digit times a power of ten (or 10, 100 …) that is not below the
-/// highest bar.
+/// The value of the top line: a round even figure that is not below the highest bar, and not far above it.
 fn ceiling(highest: i64) -> i64 {
+    if highest <= 10 {
+        return [2, 4, 6, 8]
+            .into_iter()
+            .find(|top| *top >= highest)
+            .unwrap_or(10);
+    }
     let mut unit = 1_i64;
     loop {
-        let fits = [2, 4, 6, 8, 10].map(|digit| unit.saturating_mul(digit));
+        let fits = [12, 16, 20, 24, 30, 40, 50, 60, 80, 100].map(|top| unit.saturating_mul(top));
         match fits.into_iter().find(|ceiling| *ceiling >= highest) {
             Some(ceiling) => return ceiling,
             None => unit = unit.saturating_mul(10),
@@ -290,10 +295,11 @@ mod tests {
     #[case(2, 2)]
     #[case(3, 4)]
     #[case(9, 10)]
-    #[case(11, 20)]
+    #[case(11, 12)]
     #[case(61, 80)]
     #[case(100, 100)]
-    #[case(1_234, 2_000)]
+    #[case(206, 240)]
+    #[case(1_234, 1_600)]
     #[case(i64::MAX, i64::MAX)]
     fn the_topmost_line_is_a_round_figure(#[case] highest: i64, #[case] expected: i64) {
         assert_eq!(ceiling(highest), expected);

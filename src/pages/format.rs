@@ -147,18 +147,22 @@ impl Zone {
     pub fn weekday(&self, lang: Lang, at: Millis, now: Millis) -> String {
         let date = |at| timestamp(at).to_zoned(self.zone.clone()).date();
         let (date, this_year) = (date(at), date(now).year());
-        let names = match lang {
-            Lang::En => WEEKDAYS_EN,
-            Lang::Id => WEEKDAYS_ID,
-        };
-        let at = usize::try_from(date.weekday().to_monday_zero_offset()).unwrap_or_default();
+        let (weekday, _) = self.weekday_and_hour(at);
         let day = day(lang, date);
         let year = format!(" {this_year}");
         format!(
             "{} {}",
-            names[at % 7],
+            weekdays(lang)[weekday],
             day.strip_suffix(&year).unwrap_or(&day)
         )
+    }
+
+    /// The weekday, counted from Monday as 0, and the hour of the day.
+    pub fn weekday_and_hour(&self, at: Millis) -> (usize, usize) {
+        let there = timestamp(at).to_zoned(self.zone.clone());
+        let weekday = there.weekday().to_monday_zero_offset();
+        let whole = |value: i8| usize::try_from(value).unwrap_or_default();
+        (whole(weekday) % 7, whole(there.hour()) % 24)
     }
 
     pub fn day_of_month(&self, at: Millis) -> String {
@@ -167,6 +171,14 @@ impl Zone {
 
     pub fn day(&self, lang: Lang, at: Millis) -> String {
         day(lang, timestamp(at).to_zoned(self.zone.clone()).date())
+    }
+}
+
+/// The short names of the weekdays, Monday first.
+pub const fn weekdays(lang: Lang) -> [&'static str; 7] {
+    match lang {
+        Lang::En => WEEKDAYS_EN,
+        Lang::Id => WEEKDAYS_ID,
     }
 }
 

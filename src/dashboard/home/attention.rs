@@ -1,8 +1,6 @@
 //! Problems that need attention, each with a link to its remedy.
 
-use dikala_entities::{
-    AgentId, FunctionId, Millis, OfTenant, PhoneNumber, WebhookId, api_key, webhook,
-};
+use dikala_entities::{AgentId, FunctionId, Millis, OfTenant, PhoneNumber, WebhookId, webhook};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, FromQueryResult, QueryFilter, QueryOrder,
     QuerySelect, Statement,
@@ -14,7 +12,7 @@ use super::{
         view::SignedIn,
         webhooks,
     },
-    today::CreditSummary,
+    credit::CreditSummary,
 };
 use crate::http::error::ApiError;
 
@@ -36,7 +34,6 @@ pub enum AttentionItem {
     Failing(WebhookId, String),
     Function(FailingFunction),
     NumberWithoutAgent(PhoneNumber),
-    NoKey,
 }
 
 /// A function that fails often.
@@ -80,7 +77,6 @@ impl AttentionItem {
                 "home-number-without-agent",
                 &[("number", did.as_str().into())],
             ),
-            Self::NoKey => visit.t("home-no-key"),
         }
     }
 
@@ -91,7 +87,6 @@ impl AttentionItem {
             Self::Disabled(id, _) | Self::Failing(id, _) => webhooks::path_of(*id),
             Self::Function(broken) => functions::path_of(broken.agent_id, &broken.name, broken.id),
             Self::NumberWithoutAgent(_) => "/dashboard/numbers".to_owned(),
-            Self::NoKey => "/dashboard/settings/keys".to_owned(),
         }
     }
 
@@ -102,7 +97,6 @@ impl AttentionItem {
             Self::Disabled(..) | Self::Failing(..) => "home-see-webhook",
             Self::Function(_) => "home-see-function",
             Self::NumberWithoutAgent(_) => "home-assign-agent",
-            Self::NoKey => "home-make-key",
         }
     }
 }
@@ -113,17 +107,27 @@ pub async fn read(
     credit: &CreditSummary,
 ) -> Result<Vec<AttentionItem>, ApiError> {
     let mut found: Vec<AttentionItem> = low_credit(credit).into_iter().collect();
-    found.extend(bad_webhooks(visit).await?);
-    found.extend(
-        broken_functions(visit)
-            .await?
-            .into_iter()
-            .map(AttentionItem::Function),
-    );
+    found.extend(of_programs(visit).await?);
     found.extend(numbers_without_agent(visit).await?);
-    if !has_key(visit).await? {
-        found.push(AttentionItem::NoKey);
-    }
+    Ok(found)
+}
+
+/// The problems that no step of the checklist is about.
+pub async fn before_the_first_call(
+    visit: &SignedIn,
+    credit: &CreditSummary,
+) -> Result<Vec<AttentionItem>, ApiError> {
+    let low = low_credit(credit).filter(|_| credit.balance > 0);
+    let mut found: Vec<AttentionItem> = low.into_iter().collect();
+    found.extend(of_programs(visit).await?);
+    Ok(found)
+}
+
+/// Problems of the tenant's webhooks and functions.
+async fn of_programs(visit: &SignedIn) -> Result<Vec<AttentionItem>, ApiError> {
+    let mut found = bad_webhooks(visit).await?;
+    let broken = broken_functions(visit).await?.into_iter();
+    found.extend(broken.map(AttentionItem::Function));
     Ok(found)
 }
 
@@ -191,15 +195,6 @@ async fn numbers_without_agent(visit: &SignedIn) -> Result<Vec<AttentionItem>, D
         .collect())
 }
 
-async fn has_key(visit: &SignedIn) -> Result<bool, DbErr> {
-    let key = api_key::Entity::of(visit.tenant())
-        .filter(api_key::Column::RevokedAt.is_null())
-        .limit(1)
-        .one(visit.store().api_reader())
-        .await?;
-    Ok(key.is_some())
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -219,7 +214,7 @@ mod tests {
         let credit = CreditSummary {
             balance,
             threshold,
-            calls: 0,
+            ..CreditSummary::default()
         };
         assert_eq!(low_credit(&credit), expected);
     }

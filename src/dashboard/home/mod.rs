@@ -1,17 +1,24 @@
-//! The home page: today's calls, how long the credit lasts, problems, and the next step for a new tenant.
+//! The home page: the calls of today or of the last days, how long the credit lasts, problems, and what a new tenant has to do.
 
 mod attention;
-mod next_step;
-mod today;
+mod checklist;
+mod counted;
+mod credit;
+mod missed;
+mod period;
 
 use actix_web::HttpResponse;
 use maud::{Markup, html};
 
-use self::{attention::AttentionItem, next_step::SetupStep, today::Today};
+pub use self::period::Period;
+use self::{
+    attention::AttentionItem, checklist::Checklist, credit::CreditSummary, period::PeriodFigures,
+};
 use super::{
     calls::rows::{self, CallNames},
     components::{Tone, notice},
     follow::{self, FollowedPart},
+    form::FormValues,
     layout,
     view::SignedIn,
 };
@@ -25,9 +32,10 @@ use crate::{
 const LATEST: u64 = 5;
 
 /// `GET /dashboard`
-pub async fn show(visit: SignedIn) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: SignedIn, asked: FormValues) -> Result<HttpResponse, ApiError> {
+    let period = Period::read(asked.text("days"));
     let position = follow::position(&visit).await?;
-    let part = part(&visit).await?;
+    let part = part(&visit, period).await?;
     let title = visit.tn(
         "home-title",
         &[("name", visit.person().name.as_str().into())],
@@ -40,44 +48,39 @@ pub async fn show(visit: SignedIn) -> Result<HttpResponse, ApiError> {
             }))
         }
         (live::sign(&visit))
-        (live::followed(&visit, FollowedPart::Home, "", position, part))
+        (live::followed(&visit, FollowedPart::Home, &format!("&days={}", period.days()), position, part))
     };
     Ok(layout::page(&visit, &title, content))
 }
 
 /// The changing part of the page.
-pub async fn part(visit: &SignedIn) -> Result<Markup, ApiError> {
+pub async fn part(visit: &SignedIn, period: Period) -> Result<Markup, ApiError> {
     let (db, tenant) = (visit.store().api_reader(), visit.tenant());
-    let today = Today::read(visit).await?;
+    let credit = CreditSummary::read(visit).await?;
     let latest = calls::latest(db, tenant, LATEST).await?;
+    if let Some(checklist) = Checklist::read(visit, &credit, !latest.is_empty()).await? {
+        let attention = attention::before_the_first_call(visit, &credit).await?;
+        return Ok(html! {
+            div #part {
+                (checklist.show(visit))
+                @if !attention.is_empty() { (alerts(visit, &attention)) }
+            }
+        });
+    }
+    let figures = PeriodFigures::read(visit, period).await?;
     let names = CallNames::for_rows(visit, &latest).await?;
-    let attention = attention::read(visit, &today.credit).await?;
-    let step = next_step::read(visit, &today.credit, !latest.is_empty()).await?;
+    let attention = attention::read(visit, &credit).await?;
     Ok(html! {
         div #part {
-            @if let Some(step) = &step { (next(visit, step)) }
             @if !attention.is_empty() { (alerts(visit, &attention)) }
-            section aria-labelledby="today" {
-                h2 #today { (visit.t("home-today")) }
-                (today.show(visit))
+            section aria-labelledby="figures" {
+                h2 #figures { (visit.t("home-figures")) }
+                (period.links(visit))
+                (figures.show(visit, &credit))
             }
-            @if !latest.is_empty() { (latest_calls(visit, &latest, &names)) }
+            (latest_calls(visit, &latest, &names))
         }
     })
-}
-
-/// The next step of a new tenant.
-fn next(visit: &SignedIn, step: &SetupStep) -> Markup {
-    notice(
-        Tone::Plain,
-        html! {
-            p { strong { (visit.t("home-next")) } }
-            p { (step.words(visit)) }
-            @if let Some((path, label)) = step.link() {
-                p { a.button href=(path) { (visit.t(label)) } }
-            }
-        },
-    )
 }
 
 fn alerts(visit: &SignedIn, attention: &[AttentionItem]) -> Markup {

@@ -157,7 +157,7 @@ impl IndexedCalls {
 }
 
 /// The filters of a list of calls. The default matches all calls.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CallFilter {
     pub page: PageRange,
     pub status: Option<CallStatus>,

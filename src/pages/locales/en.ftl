@@ -144,8 +144,6 @@ home-minutes = { $minutes ->
     [one] { $minutes } minute
    *[other] { $minutes } minutes
 }
-home-no-key = Your programs need an API key to work with this account. You have none yet.
-home-make-key = Create an API key
 
 ## Agents
 
@@ -679,11 +677,17 @@ chart-words = { $all } in total; peak at { $when }: { $most }.
 
 ## Home: how it goes
 
-home-next = Next step
+home-setup = First steps
+home-is-done = done
+home-has-agent = An agent
+home-has-number = A phone number
+home-has-assigned = The agent answers the number
+home-has-minutes = Minutes
+home-has-call = The first call
 home-step-agent = Create your first agent: give it a name, describe its task, and choose its voice.
-home-step-number = You have no phone number yet. Ask the operator of the service for one; it appears under Phone numbers.
+home-step-number = Ask the operator of the service for a phone number; it appears under Phone numbers.
 home-step-assign = Choose which agent answers your phone number.
-home-step-minutes = You have no minutes yet. Ask the operator of the service for some; calls are refused until then.
+home-step-minutes = Ask the operator of the service for minutes; calls are refused until then.
 home-step-call = Everything is ready. Call { $number } and talk to your agent.
 home-make-agent = Create an agent
 home-assign-agent = Assign an agent
@@ -700,7 +704,17 @@ home-see-webhook = See the webhook
 home-function-failing = The function { $name } failed in { $failed } of its latest calls.
 home-see-function = See the function
 home-number-without-agent = No agent answers { $number }. Calls to it are refused.
-home-today = Today
+home-figures = Your calls
+home-before-today = { $value } on the same day last week
+home-before-days = { $value } in the { $days } days before
+home-missed = { $count ->
+    [one] Why a call was not answered
+   *[other] Why { $count } calls were not answered
+}
+home-missed-latest = Of the latest { $count }.
+home-see-failed = See failed calls
+home-see-dropped = See all dropped calls, answered ones too
+home-busiest = Busiest hours of the last four weeks
 home-calls = Calls
 home-answered = Answered
 home-used = Minutes used
@@ -712,8 +726,11 @@ home-lasts = { $days ->
 home-lasts-hours = less than a day at the pace of the last week
 home-lasts-year = more than a year at the pace of the last week
 home-lasts-unknown = none used in the last week
+home-lasts-early = how long it lasts is known after three days of calls
 home-per-hour = Calls per hour
 home-hour = Hour
+home-per-day = Calls per day
+home-day = Day
 home-series-answered = answered
 home-series-missed = not answered
 home-latest = Latest calls

@@ -142,8 +142,6 @@ home-balance = Saldo
 home-minutes = { $minutes ->
    *[other] { $minutes } menit
 }
-home-no-key = Program Anda memerlukan kunci API untuk bekerja dengan akun ini. Belum ada satu pun.
-home-make-key = Buat kunci API
 
 ## Agen
 
@@ -671,11 +669,17 @@ chart-words = Total { $all }; puncak pada { $when }: { $most }.
 
 ## Beranda: bagaimana jalannya
 
-home-next = Langkah berikutnya
+home-setup = Langkah pertama
+home-is-done = selesai
+home-has-agent = Agen
+home-has-number = Nomor telepon
+home-has-assigned = Agen menjawab nomor itu
+home-has-minutes = Menit
+home-has-call = Panggilan pertama
 home-step-agent = Buat agen pertama Anda: beri nama, jelaskan tugasnya, dan pilih suaranya.
-home-step-number = Anda belum punya nomor telepon. Mintalah kepada pengelola layanan; nomor akan muncul di halaman Nomor telepon.
+home-step-number = Mintalah nomor telepon kepada pengelola layanan; nomor akan muncul di halaman Nomor telepon.
 home-step-assign = Pilih agen yang menjawab nomor telepon Anda.
-home-step-minutes = Anda belum punya menit. Mintalah kepada pengelola layanan; sampai saat itu panggilan ditolak.
+home-step-minutes = Mintalah menit kepada pengelola layanan; sampai saat itu panggilan ditolak.
 home-step-call = Semuanya siap. Telepon { $number } dan bicaralah dengan agen Anda.
 home-make-agent = Buat agen
 home-assign-agent = Pilih agen
@@ -691,7 +695,14 @@ home-see-webhook = Lihat webhook
 home-function-failing = Fungsi { $name } gagal { $failed } kali dalam panggilan terakhirnya.
 home-see-function = Lihat fungsi
 home-number-without-agent = Tidak ada agen yang menjawab { $number }. Panggilan ke nomor itu ditolak.
-home-today = Hari ini
+home-figures = Panggilan Anda
+home-before-today = { $value } pada hari yang sama minggu lalu
+home-before-days = { $value } dalam { $days } hari sebelumnya
+home-missed = Mengapa { $count } panggilan tidak terjawab
+home-missed-latest = Dari { $count } yang terakhir.
+home-see-failed = Lihat panggilan gagal
+home-see-dropped = Lihat semua panggilan terputus, juga yang terjawab
+home-busiest = Jam tersibuk dalam empat minggu terakhir
 home-calls = Panggilan
 home-answered = Terjawab
 home-used = Menit terpakai
@@ -702,8 +713,11 @@ home-lasts = { $days ->
 home-lasts-hours = cukup untuk kurang dari sehari dengan laju minggu terakhir
 home-lasts-year = cukup untuk lebih dari setahun dengan laju minggu terakhir
 home-lasts-unknown = tidak ada yang terpakai minggu terakhir
+home-lasts-early = perkiraan tersedia setelah tiga hari panggilan
 home-per-hour = Panggilan per jam
 home-hour = Jam
+home-per-day = Panggilan per hari
+home-day = Hari
 home-series-answered = terjawab
 home-series-missed = tidak terjawab
 home-latest = Panggilan terakhir

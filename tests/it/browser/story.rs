@@ -53,6 +53,7 @@ async fn an_owner_does_the_whole_job(
     let did = owner.makes_an_agent_that_answers_a_number().await;
     owner.adds_a_function_to_it().await;
     owner.follows_a_call_to_its_end(&did).await;
+    owner.reads_how_the_week_went().await;
     owner.sends_again_what_her_server_did_not_take().await;
     let link = owner.invites_a_colleague().await;
     let Some(colleague) = Reader::open(&world, way).await else {
@@ -286,6 +287,15 @@ impl<'a> Reader<'a> {
             let same = self.browser.run("return window.neverLoadedAgain").await;
             assert_eq!(same, true, "the page was loaded again");
         }
+    }
+
+    async fn reads_how_the_week_went(&self) {
+        let home = format!("{}/dashboard", self.world.server.http);
+        self.browser.go(&home).await;
+        self.see("home-per-hour").await;
+        self.press("calls-period-7").await;
+        self.see("home-per-day").await;
+        self.see("home-busiest").await;
     }
 
     async fn sends_again_what_her_server_did_not_take(&self) {

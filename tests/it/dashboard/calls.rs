@@ -480,7 +480,12 @@ async fn the_first_page_tells_how_today_goes_and_what_is_wrong(
     let owner = owner(&world).await;
     let new = owner.browser.open("/dashboard").await;
     new.assert_shows(&format!("Call {} and talk to your agent.", tenant.did));
+    assert!(new.links().contains(&format!("tel:{}", tenant.did)));
+    new.assert_shows("Minutes (done)");
     new.assert_shows("Only 20 minutes are left.");
+    for alarm in ["Calls per hour", "No agent answers", "API key to work"] {
+        new.assert_hides(alarm);
+    }
 
     world.receiver.answer("/fails", [ServerAnswer::Status(500)]);
     tenant
@@ -511,10 +516,25 @@ async fn the_first_page_tells_how_today_goes_and_what_is_wrong(
         "Only 19 minutes are left.",
         "The function fails failed in 3 of its latest calls.",
         &format!("No agent answers {}.", tenant.did),
+        "how long it lasts is known after three days of calls",
         "Calls per hour",
         "2 in total",
+        "Why a call was not answered",
+        "1 Caller hung up while it rang",
     ] {
         page.assert_shows(words);
+    }
+    for days in [7, 30] {
+        let path = format!("/dashboard?days={days}");
+        assert!(page.links().contains(&path));
+        let page = owner.browser.open(&path).await;
+        for words in ["Calls 2", "Calls per day", "Busiest hours", "Why a call"] {
+            page.assert_shows(words);
+        }
+        assert!(
+            page.html.contains(&format!("of=home&amp;days={days}")),
+            "it stays at it"
+        );
     }
     page.assert_hides("talk to your agent.");
     assert_eq!(rows(&page.html), [missed, call]);
