@@ -711,7 +711,7 @@ home-missed = { $count ->
     [one] Why a call was not answered
    *[other] Why { $count } calls were not answered
 }
-home-missed-latest = Of the latest { $count }.
+home-missed-latest = These reasons cover only the latest { $count } unanswered calls.
 home-see-failed = See failed calls
 home-see-dropped = See all dropped calls, answered ones too
 home-busiest = Busiest hours of the last four weeks
@@ -726,7 +726,7 @@ home-lasts = { $days ->
 home-lasts-hours = less than a day at the pace of the last week
 home-lasts-year = more than a year at the pace of the last week
 home-lasts-unknown = none used in the last week
-home-lasts-early = how long it lasts is known after three days of calls
+home-lasts-early = an estimate appears three days after your first call
 home-per-hour = Calls per hour
 home-hour = Hour
 home-per-day = Calls per day

@@ -669,11 +669,11 @@ chart-words = Total { $all }; puncak pada { $when }: { $most }.
 
 ## Beranda: bagaimana jalannya
 
-home-setup = Langkah pertama
+home-setup = Langkah-langkah awal
 home-is-done = selesai
 home-has-agent = Agen
 home-has-number = Nomor telepon
-home-has-assigned = Agen menjawab nomor itu
+home-has-assigned = Agen menjawab panggilan ke nomor Anda
 home-has-minutes = Menit
 home-has-call = Panggilan pertama
 home-step-agent = Buat agen pertama Anda: beri nama, jelaskan tugasnya, dan pilih suaranya.
@@ -699,7 +699,7 @@ home-figures = Panggilan Anda
 home-before-today = { $value } pada hari yang sama minggu lalu
 home-before-days = { $value } dalam { $days } hari sebelumnya
 home-missed = Mengapa { $count } panggilan tidak terjawab
-home-missed-latest = Dari { $count } yang terakhir.
+home-missed-latest = Alasan di atas hanya mencakup { $count } panggilan tak terjawab yang terakhir.
 home-see-failed = Lihat panggilan gagal
 home-see-dropped = Lihat semua panggilan terputus, juga yang terjawab
 home-busiest = Jam tersibuk dalam empat minggu terakhir
@@ -713,7 +713,7 @@ home-lasts = { $days ->
 home-lasts-hours = cukup untuk kurang dari sehari dengan laju minggu terakhir
 home-lasts-year = cukup untuk lebih dari setahun dengan laju minggu terakhir
 home-lasts-unknown = tidak ada yang terpakai minggu terakhir
-home-lasts-early = perkiraan tersedia setelah tiga hari panggilan
+home-lasts-early = perkiraan habisnya saldo muncul tiga hari setelah panggilan pertama
 home-per-hour = Panggilan per jam
 home-hour = Jam
 home-per-day = Panggilan per hari

@@ -516,7 +516,7 @@ async fn the_first_page_tells_how_today_goes_and_what_is_wrong(
         "Only 19 minutes are left.",
         "The function fails failed in 3 of its latest calls.",
         &format!("No agent answers {}.", tenant.did),
-        "how long it lasts is known after three days of calls",
+        "an estimate appears three days after your first call",
         "Calls per hour",
         "2 in total",
         "Why a call was not answered",
