@@ -131,6 +131,7 @@ impl Call {
         }
         let trunk = &self.caller.trunk;
         if trunk.is_whatsapp() && trunk.transfer_trunk.is_none() {
+            self.note_second_leg(&to, NO_TRANSFER);
             return self.not_transferred(NO_TRANSFER);
         }
         let refers = match trunk.transfer {
@@ -280,12 +281,20 @@ impl Call {
         None
     }
 
+    fn note_second_leg(&self, to: &str, why: &str) {
+        let (trunk, ip) = (&self.caller.trunk.name, self.flow.remote.ip());
+        let refusals = &self.shared.refusals;
+        refusals.note_person(trunk, "second_leg", (None, why), ip, to);
+    }
+
     async fn join(&mut self, second: Leg) {
         let Some(CallTransfer::Dialling { to, .. }) = self.transfer.take() else {
             return;
         };
         if self.media.is_none() {
-            return self.not_transferred("the call has no media");
+            let why = "the call has no media";
+            self.note_second_leg(&to, why);
+            return self.not_transferred(why);
         }
         let (theirs, ours) = ends();
         let join_ends = Control::Join(theirs.speech, theirs.events);

@@ -117,7 +117,13 @@ impl AccessControl {
             });
         match proof {
             Some(proof) => Ok((self.proven(request, flow, &proof)?, false)),
-            None => Err(self.challenge(request, flow, false)),
+            None => {
+                // The first INVITE of a phone that knows a password has no credentials either.
+                if !self.knows_host(flow.remote.ip(), flow.transport) {
+                    self.note("", (407, "credentials"), request, flow, None);
+                }
+                Err(self.challenge(request, flow, false))
+            }
         }
     }
 

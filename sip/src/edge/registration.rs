@@ -44,6 +44,15 @@ pub enum RegistrationError {
 }
 
 impl RegistrationError {
+    /// Another server of the registrar may do better.
+    fn is_of_the_server(&self) -> bool {
+        match self {
+            Self::Silent => true,
+            Self::Refused(status) => *status == 408 || (500..600).contains(status),
+            Self::Address(_) | Self::Unreachable(_) | Self::Credentials => false,
+        }
+    }
+
     /// The registrar's status, if that is why.
     fn status(&self) -> Option<u16> {
         match self {
@@ -84,6 +93,8 @@ pub struct Registration {
     targets: VecDeque<SipTarget>,
     /// Servers of the registrar behind a proxy. They may send calls, too.
     behind_proxy: VecDeque<SipTarget>,
+    /// The addresses of the registrar's own name, which may send calls, too.
+    named: Vec<IpAddr>,
     call_id: String,
     tag: String,
     number: u32,
@@ -116,6 +127,7 @@ impl Registration {
             flow: None,
             targets: VecDeque::new(),
             behind_proxy: VecDeque::new(),
+            named: Vec::new(),
             tag: token(),
             number: 0,
             challenge: None,
@@ -140,15 +152,21 @@ impl Registration {
         {
             self.behind_proxy = found;
         }
+        let named = shared.addresses_of(&self.registrar.host).await;
+        if !named.is_empty() {
+            self.named = named;
+        }
         Ok(())
     }
 
     /// Addresses that may send calls.
     fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let reached = self.flow.as_ref().map(|flow| flow.remote.ip());
+        let named = self.named.iter().copied();
         let servers = self.targets.iter().chain(&self.behind_proxy);
         reached
             .into_iter()
+            .chain(named)
             .chain(servers.map(|server| server.address.ip()))
     }
 
@@ -179,7 +197,7 @@ impl Registration {
             self.flow = Some(flow.clone());
             match self.at(&flow, expires).await {
                 // Another server may be able to (RFC 3263, 4.3).
-                Err(error @ (RegistrationError::Silent | RegistrationError::Refused(503))) => {
+                Err(error) if error.is_of_the_server() => {
                     self.challenge = None;
                     failed = Some(error);
                 }

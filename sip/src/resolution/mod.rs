@@ -42,7 +42,7 @@ pub async fn addresses(host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// The same, by the configured nameservers first.
-async fn addresses_by(
+pub async fn addresses_by(
     nameservers: &Nameservers,
     host: &Host,
     port: u16,

@@ -4,7 +4,10 @@ use std::{
     collections::VecDeque,
     io,
     net::{IpAddr, SocketAddr},
+    time::Duration,
 };
+
+use tokio::time::timeout;
 
 use super::Shared;
 use crate::{
@@ -17,6 +20,8 @@ use crate::{
 
 /// Servers of an address that a trunk names, at most: the name may be a called phone's.
 const NAMED_MAX: usize = 3;
+/// The longest look-up of addresses beside those of servers.
+const NAMED_WITHIN: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// The servers of a URI, in the order in which they are tried: the one of `known` first, where the last request went.
@@ -34,6 +39,14 @@ impl Shared {
         };
         found.sort_by_key(|target| !is_known(target));
         Ok(found.into())
+    }
+
+    /// The addresses of a host by its own name; empty if they are not found within a second.
+    pub async fn addresses_of(&self, host: &Host) -> Vec<IpAddr> {
+        let found = resolution::addresses_by(&self.nameservers, host, 0);
+        let found = timeout(NAMED_WITHIN, found).await;
+        let found = found.ok().and_then(Result::ok).unwrap_or_default();
+        found.iter().map(SocketAddr::ip).collect()
     }
 
     /// The route to the first of these servers that can be reached. It is removed, with those before it.

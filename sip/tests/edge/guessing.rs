@@ -67,6 +67,24 @@ async fn guessing_passwords_is_slowed_and_counted() {
     assert_eq!(bench.calls().len(), 1);
 }
 
+/// A carrier that calls from an address that no trunk has gives up at the challenge.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_without_credentials_is_counted_unless_it_is_known() {
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users();
+    })
+    .await;
+    assert_eq!(asked_from("127.0.0.3", &bench, None).await.0, 407);
+    assert_eq!(refusals(&bench, "credentials"), [(String::new(), 1)]);
+    // The first INVITE of a phone has none either.
+    let right = Some("rahasia");
+    assert_eq!(asked_from("127.0.0.2", &bench, right).await.0, 200);
+    for _ in 0..3 {
+        assert_eq!(asked_from("127.0.0.2", &bench, None).await.0, 407);
+    }
+    assert_eq!(refusals(&bench, "credentials"), [(String::new(), 2)]);
+}
+
 /// Phones behind one address share it with other peers there.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_called_from_an_address_goes_on_while_it_is_blocked_for_others() {

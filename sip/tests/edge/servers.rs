@@ -13,6 +13,7 @@ use dikala_sip::{
     find_targets,
     settings::{ListenAddress, OutboundSettings, RegisterSettings, SipSettings, SipTransport},
 };
+use rstest::rstest;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, UdpSocket},
@@ -192,8 +193,11 @@ impl Servers {
     }
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registration_is_tried_at_the_next_server_of_the_domain() {
+async fn a_registration_is_tried_at_the_next_server_of_the_domain(
+    #[values("503 Service Unavailable", "500 Server Error", "408 Request Timeout")] refusal: &str,
+) {
     let servers = Servers::new(false).await;
     let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
         sip.nameservers = vec![servers.nameserver];
@@ -207,7 +211,7 @@ async fn a_registration_is_tried_at_the_next_server_of_the_domain() {
     .await;
     let [mut first, mut second] = servers.phones(&bench).await;
     let register = first.expect("REGISTER sip:trunk.example ").await;
-    let refused = first.response(&register, "503 Service Unavailable", "r", "");
+    let refused = first.response(&register, refusal, "r", "");
     first.send(&refused).await;
     let register = second.expect("REGISTER sip:trunk.example ").await;
     let again = first.hears(Duration::from_millis(50)).await;

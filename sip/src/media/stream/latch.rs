@@ -65,6 +65,21 @@ impl Latch {
         }
     }
 
+    /// The SDP names another address for media or reports. If only the port is another one, the sender's address stays, so that no
+    /// stranger takes the stream while the phone is silent.
+    pub fn named(&mut self, sdp_media: SocketAddr, sdp_reports: SocketAddr, now_ms: u64) {
+        let Some(sender) = self.media.filter(|_| sdp_media.ip() == self.sdp_media.ip()) else {
+            *self = Self::new(sdp_media, sdp_reports, self.signalling, now_ms);
+            return;
+        };
+        if sender == self.sdp_media {
+            self.media = Some(sdp_media);
+        }
+        (self.sdp_media, self.sdp_reports) = (sdp_media, sdp_reports);
+        (self.reports, self.candidate) = (None, None);
+        self.direction_changed(now_ms);
+    }
+
     /// Destination of media.
     pub fn media(&self) -> SocketAddr {
         self.media.unwrap_or(self.sdp_media)
@@ -195,6 +210,26 @@ mod tests {
             assert!(!latch.admits(stranger, sequence, None, 60_000));
         }
         assert_eq!(latch.media(), nat);
+    }
+
+    /// The phone is silent after a re-INVITE that names another port.
+    #[test]
+    fn another_port_in_the_sdp_lets_no_stranger_in() {
+        let (mut latch, sdp_media, nat, stranger) = latch();
+        let (next, reports) = (address("10.0.0.5:5000"), address("10.0.0.5:5001"));
+        assert!(twice(&mut latch, nat, 0));
+        latch.named(next, reports, 10_000);
+        assert!(!twice(&mut latch, stranger, 20_000));
+        assert!(twice(&mut latch, address("203.0.113.5:62000"), 20_000));
+        // Without NAT the media goes to the new port at once.
+        latch.named(sdp_media, reports, 30_000);
+        assert!(latch.admits(sdp_media, 1, None, 30_000));
+        latch.named(next, reports, 40_000);
+        assert_eq!(latch.media(), next);
+        assert!(!twice(&mut latch, stranger, 50_000));
+        // Another address is another phone.
+        latch.named(address("10.0.0.6:5000"), reports, 60_000);
+        assert!(twice(&mut latch, stranger, 61_000));
     }
 
     #[test]

@@ -177,11 +177,11 @@ impl MediaStream {
             self.receiver.change(terms.codec)?;
             self.sender.change(terms.codec)?;
         }
+        self.latch.signalled_from(signalling);
         if (terms.remote, terms.remote_rtcp) != (self.terms.remote, self.terms.remote_rtcp) {
-            self.latch = Latch::new(terms.remote, terms.remote_rtcp, signalling, now_ms);
+            self.latch.named(terms.remote, terms.remote_rtcp, now_ms);
             self.receiver.echo = EchoGuard::default();
         }
-        self.latch.signalled_from(signalling);
         if terms.direction != self.terms.direction {
             self.latch.direction_changed(now_ms);
         }

@@ -111,6 +111,8 @@ pub(super) struct ConversationGuard {
     is_mid_turn: bool,
     /// The model was asked for the rest of its turn, and has reported no end of a turn since. Some models may never do.
     is_rest_asked: bool,
+    /// The end of the caller's voice that the latency of the next answer counts from.
+    ended_at: u64,
     /// The agent began to speak at this time, while the end of the caller's voice was not noticed.
     spoke_early_at: Option<u64>,
 }
@@ -159,6 +161,7 @@ impl ConversationGuard {
             is_filled: false,
             is_mid_turn: false,
             is_rest_asked: false,
+            ended_at: 0,
             spoke_early_at: None,
         }
     }
@@ -224,6 +227,7 @@ impl ConversationGuard {
         let latency = self.spoke_early_at.take();
         let latency = latency.and_then(|answered_at| answered_at.checked_sub(at));
         self.caller_speaks = false;
+        self.ended_at = at;
         self.silence = None;
         let left_ms = self.audible_ms(now);
         let is_answer = at.saturating_sub(self.caller_since) >= ANSWER_MS
@@ -265,8 +269,8 @@ impl ConversationGuard {
         self.is_filled = false;
         self.listen(now);
         self.expect_rest();
-        let turn = owed.filter(|owed| owed.what == OwedWords::Answer)?;
-        Some(now.saturating_sub(turn.since))
+        owed.filter(|owed| owed.what == OwedWords::Answer)?;
+        Some(now.saturating_sub(self.ended_at))
     }
 
     /// The bridge says a sentence of its own, which is no answer.
@@ -323,6 +327,7 @@ impl ConversationGuard {
         let owes_rest = |owed: OwedAnswer| owed.what == OwedWords::Rest;
         if !self.caller_speaks && self.owed.is_none_or(owes_rest) {
             self.silence = None;
+            self.ended_at = now;
             self.owe(now, OwedWords::Answer);
         }
     }
@@ -356,6 +361,7 @@ impl ConversationGuard {
         }
         if let Some(owed) = &mut self.owed {
             owed.since = now;
+            self.ended_at = now;
         }
         if let Some(silence) = &mut self.silence {
             silence.since = now;

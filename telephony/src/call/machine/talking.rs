@@ -6,11 +6,13 @@ use dikala_sip::{
     waiting_tone,
 };
 
-use super::{CallMachine, End, MachineEffect, Now, Phase, VoiceState, leaving::DepartureStage};
+use super::{
+    CallMachine, End, MachineEffect, Now, Phase, Stall, VoiceState, leaving::DepartureStage,
+};
 use crate::voice::{Phrase, VoiceEvent, VoiceInput};
 
 /// Time without a model after which the caller hears a request for patience.
-const FILLER_MS: u64 = 2_000;
+const FILLER_MS: u64 = 1_500;
 
 impl CallMachine {
     pub(super) fn on_media(&mut self, event: LegEvent, now: Now, out: &mut Vec<MachineEffect>) {
@@ -326,6 +328,11 @@ impl CallMachine {
             VoiceState::Away { is_filled, .. } if !*is_filled => {
                 *is_filled = true;
                 self.guard.filled();
+                self.stalls += 1;
+                if let Some(provider) = self.providers.current() {
+                    let stall = Stall::Filled;
+                    out.push(MachineEffect::Stall { provider, stall });
+                }
                 self.say_phrase(Phrase::Wait, now, out);
             }
             _ => {

@@ -461,7 +461,7 @@ fn a_sentence_of_the_bridge_is_not_what_the_voice_said() {
     let mut call = Story::talking();
     call.on(AUDIO());
     call.on(MachineInput::Voice(VoiceEvent::Away));
-    let filler: usize = call.wait(2_000).iter().map(samples_of).sum();
+    let filler: usize = call.wait(1_500).iter().map(samples_of).sum();
     assert!(filler > 24_000 / 2, "{filler}");
     call.on(MachineInput::Voice(VoiceEvent::Reconnected));
     for _ in 0..100 {
@@ -812,9 +812,13 @@ fn without_a_model_the_caller_is_asked_for_patience_and_then_let_go() {
     let mut call = Story::new();
     call.on(taken());
     call.on(MachineInput::Leg(LegEvent::Answered));
-    assert!(call.wait(1_999).is_empty());
-    assert_eq!(speaks(&call.wait(1)), 1);
-    assert!(call.wait(5_999).is_empty());
+    assert!(call.wait(1_499).is_empty());
+    let effects = call.wait(1);
+    assert_eq!(speaks(&effects), 1);
+    let stall = Stall::Filled;
+    let provider = VoiceProvider::Gemini;
+    assert!(effects.contains(&MachineEffect::Stall { provider, stall }));
+    assert!(call.wait(6_499).is_empty());
     let effects = call.wait(1);
     assert_eq!(
         orders(&effects),

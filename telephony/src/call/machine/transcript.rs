@@ -14,6 +14,8 @@ const BYTES_MAX: usize = 128 * 1024;
 const FOR_MODELS_MAX: usize = 32 * 1024;
 /// The highest number of a turn that the service takes.
 const NUMBER_MAX: u32 = 2_000;
+/// The longest latency that the service takes.
+const LATENCY_MS_MAX: u32 = 600_000;
 /// Size limit of the message; the service accepts a little more.
 const MESSAGE_BYTES_MAX: usize = 240 * 1024;
 const SUMMARY_CHARS_MAX: usize = 16_000;
@@ -87,7 +89,7 @@ impl TranscriptBuilder {
 
     /// The agent's present turn, or its next one, is an answer after this time.
     pub(super) fn answered_after(&mut self, ms: u64) {
-        let ms = u32::try_from(ms).unwrap_or(u32::MAX);
+        let ms = u32::try_from(ms).unwrap_or(u32::MAX).min(LATENCY_MS_MAX);
         let open = self
             .turns
             .iter_mut()

@@ -262,6 +262,24 @@ fn a_result_that_comes_during_the_agents_words_is_awaited_after_them() {
     assert_eq!(guard.next(), Some((11_500, GuardStep::AskAgain)));
 }
 
+/// Whatever happens between the caller's voice and the answer.
+#[test]
+fn a_latency_counts_from_the_end_of_the_callers_voice() {
+    let mut guard = after_words(1_000);
+    guard.caller_started(2_000);
+    guard.caller_ended(5_000, 5_400);
+    guard.function_began(5_600);
+    guard.function_ended(7_400);
+    assert_eq!(guard.agent_says(&speech(500), 8_000), Some(3_000));
+    // Nobody hears an answer while the call is on hold.
+    let mut held = after_words(1_000);
+    held.caller_started(2_000);
+    held.caller_ended(5_000, 5_400);
+    held.held(true, 5_500);
+    held.held(false, 60_000);
+    assert_eq!(held.agent_says(&speech(500), 60_700), Some(700));
+}
+
 /// The end of a voice is noticed 400 ms later. Models may answer sooner.
 #[rstest]
 #[case::an_answer(5_250, Some(250))]

@@ -401,7 +401,7 @@ fn a_provider_that_is_away_for_three_seconds_is_left_and_the_caller_hears_one_fi
     let mut call = asked(rules_with_fallback());
     call.on(MachineInput::Voice(VoiceEvent::Away));
     let all = guards(&mut call, 5_000);
-    assert_eq!(all, [line(2_000, "phrase"), line(3_000, "open openai")]);
+    assert_eq!(all, [line(1_500, "phrase"), line(3_000, "open openai")]);
     call.on(MachineInput::Voice(VoiceEvent::Ready));
     let all = guards(&mut call, 3_000);
     assert_eq!(all, [], "the filler of the wait was heard");
@@ -479,7 +479,7 @@ fn a_voice_that_is_late_delays_the_answer_by_two_seconds() {
     let effects = call.on(MachineInput::Leg(LegEvent::Answered));
     assert_eq!(tells(&effects), [&VoiceInput::Greet]);
     // The wait for the model counts from the answer.
-    assert_eq!(guards(&mut call, 2_900), [line(2_000, "phrase")]);
+    assert_eq!(guards(&mut call, 2_900), [line(1_500, "phrase")]);
 }
 
 #[test]
