@@ -24,11 +24,13 @@ pub enum NoCalledNumber {
 /// The called numbers: the usable ones of the Request-URI and of [`CALLED`], in this order. The first that is a tenant's counts.
 ///
 /// A registrar puts our Contact, and so our account, into the Request-URI; elsewhere it stands where no number is known. So the
-/// account is no called number, except one that is mapped as an extension, and one like `+6221…`, which is a number of its own.
+/// account is no called number, except one that is mapped as an extension, and one that is a number of its own: see
+/// [`numbers::is_dialled_in_full`].
 pub fn called_numbers(request: &SipRequest, trunk: &Trunk) -> Result<Vec<String>, NoCalledNumber> {
     if let Some(number) = &trunk.number {
         return Ok(vec![number.clone()]);
     }
+    let prefix = trunk.prefix.as_deref();
     let register = trunk.register.as_ref();
     let account = register.map(RegisterSettings::account);
     let of_uri = std::iter::once((request.uri.user.clone(), false));
@@ -44,8 +46,12 @@ pub fn called_numbers(request: &SipRequest, trunk: &Trunk) -> Result<Vec<String>
         let user = user.split(';').next().unwrap_or_default();
         let number = match trunk.extensions.get(user) {
             Some(number) => Number::E164(number.clone()),
-            None if Some(user) == account && !(may_be_account && user.starts_with('+')) => continue,
-            None => numbers::e164(user, trunk.prefix.as_deref()),
+            None if Some(user) == account
+                && !(may_be_account && numbers::is_dialled_in_full(user, prefix)) =>
+            {
+                continue;
+            }
+            None => numbers::e164(user, prefix),
         };
         match number {
             Number::None => {}
@@ -184,6 +190,16 @@ mod tests {
         for (headers, expected) in headers {
             let numbers = called_numbers(&invite(did, headers), &pilot);
             assert_eq!(numbers, expected, "{headers:?}");
+        }
+        for account in ["622150001000", "00622150001000", "02150001000"] {
+            let itself: [_; 1] = [("To", &*format!("<sip:{account}@shop>"))];
+            let numbers = called_numbers(&invite(account, &itself), &registered(account));
+            assert_eq!(numbers, found(did), "{account}");
+        }
+        for customer in ["6212345", "2150001000", "021500010"] {
+            let itself: [_; 1] = [("To", &*format!("<sip:{customer}@shop>"))];
+            let numbers = called_numbers(&invite(customer, &itself), &registered(customer));
+            assert_eq!(numbers, Err(NoCalledNumber::None), "{customer}");
         }
         // An account that the operator mapped is an extension.
         let headers: [&[(&str, &str)]; 2] = [&[], &[("To", "<sip:500;ext=1@shop>")]];

@@ -57,6 +57,14 @@ pub fn e164(user: &str, prefix: Option<&str>) -> Number {
     Number::E164(format!("+{whole}"))
 }
 
+/// True for a number that is no customer number by its form: it begins with `+`, or with `0` or the code of `prefix` and has ten
+/// digits at least.
+pub fn is_dialled_in_full(user: &str, prefix: Option<&str>) -> bool {
+    let code = prefix.and_then(|prefix| prefix.strip_prefix('+'));
+    let begins = user.starts_with('0') || code.is_some_and(|code| user.starts_with(code));
+    user.starts_with('+') || begins && user.len() >= 10
+}
+
 /// The caller, in E.164 if it is a number; otherwise the text, shortened to the limit.
 pub fn caller(user: &str, prefix: Option<&str>) -> String {
     match e164(user, prefix) {

@@ -43,8 +43,8 @@ pub fn ends() -> (LegEnds, FirstLeg) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parting {
     PersonLeft,
-    /// No media comes from the caller.
-    CallersMediaLost,
+    /// No media comes from one of them, or its media has failed.
+    MediaLost,
 }
 
 /// Passes audio until a leg ends. Dropping the future drops the second leg, which hangs it up.
@@ -57,11 +57,17 @@ pub async fn join(
     loop {
         tokio::select! {
             event = first.events.recv() => if !pass(event, &mut up, &second.speech) {
-                return Parting::CallersMediaLost;
+                return Parting::MediaLost;
             },
-            event = second.events.recv() => if !pass(event, &mut down, &first.speech) {
-                return Parting::PersonLeft;
-            },
+            event = second.events.recv() => {
+                let end = match event {
+                    Some(LegEvent::MediaLost) => Parting::MediaLost,
+                    _ => Parting::PersonLeft,
+                };
+                if !pass(event, &mut down, &first.speech) {
+                    return end;
+                }
+            }
             Some(samples) = announcements.recv() => {
                 for speech in [&first.speech, &second.speech] {
                     // A leg that reads nothing is about to end.
@@ -103,6 +109,35 @@ fn pass(event: Option<LegEvent>, resampler: &mut Resampler, to: &mpsc::Sender<Sp
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn media_that_is_lost_on_either_leg_is_told_apart_from_a_person_who_leaves() {
+        use Parting::{MediaLost, PersonLeft};
+        let left = LegEvent::HungUp;
+        for (is_callers, event, expected) in [
+            (true, LegEvent::MediaLost, MediaLost),
+            (false, LegEvent::MediaLost, MediaLost),
+            (false, left, PersonLeft),
+        ] {
+            let (theirs, ours) = ends();
+            let (orders, _orders) = mpsc::channel(1);
+            let (speech, _speech) = mpsc::channel(SPEECH);
+            let (of_person, events) = mpsc::channel(1);
+            let second = Leg {
+                orders,
+                speech,
+                events,
+            };
+            let to = if is_callers {
+                &theirs.events
+            } else {
+                &of_person
+            };
+            to.try_send(event).expect("room");
+            let (_announcements, announced) = mpsc::channel(1);
+            assert_eq!(join(ours, second, announced).await, expected);
+        }
+    }
 
     /// The media of a busy machine reads late.
     #[test]

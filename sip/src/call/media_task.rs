@@ -186,8 +186,8 @@ impl MediaTask {
                         self.begin(&mut tick);
                     }
                     Some(control) => {
-                        if !self.control(control, &mut heard) {
-                            outcome = Err(unread());
+                        outcome = self.control(control, &mut heard);
+                        if outcome.is_err() {
                             break;
                         }
                         speaking = true;
@@ -289,11 +289,15 @@ impl MediaTask {
         }
     }
 
-    /// Carries out a command; false if nobody reads the leg.
-    fn control(&mut self, control: Control, heard: &mut Vec<StreamEvent>) -> bool {
+    /// Carries out a command. Errors: nobody reads the leg, or media cannot be sent on the new terms.
+    fn control(&mut self, control: Control, heard: &mut Vec<StreamEvent>) -> io::Result<()> {
         match control {
             Control::Begin | Control::BeginEarly => {}
-            Control::Key(key) => return self.pressed(key, key_dedup::KeySource::Signalling),
+            Control::Key(key) => {
+                if !self.pressed(key, key_dedup::KeySource::Signalling) {
+                    return Err(unread());
+                }
+            }
             Control::Ring(rings) => self.stream.ring(rings),
             Control::Early(samples) => self.stream.say_early(&samples),
             Control::Join(speech, events) => {
@@ -305,9 +309,8 @@ impl MediaTask {
             }
             Control::Change(terms, signalling) => {
                 self.way.signalling = signalling;
-                if let Err(error) = self.stream.change(*terms, signalling, self.now()) {
-                    tracing::warn!(%error, "the media of a call could not be changed");
-                }
+                let changed = self.stream.change(*terms, signalling, self.now());
+                changed.map_err(io::Error::other)?;
             }
             Control::Pause => self.stream.pause(),
             Control::Continue => self.stream.go_on(),
@@ -322,7 +325,7 @@ impl MediaTask {
                 self.stream.flush(heard);
             }
         }
-        true
+        Ok(())
     }
 
     /// Reports a key unless it is a double; false if nobody reads the leg.

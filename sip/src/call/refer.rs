@@ -5,7 +5,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     Call, Control,
     dial::not_taken,
-    transfer::{CallTransfer, OpenRefer, ReferFailure},
+    transfer::{CallTransfer, OpenRefer, ReferFailure, ReferProgress},
 };
 use crate::{
     leg::LegEvent,
@@ -37,23 +37,23 @@ impl Call {
         if let Some(CallTransfer::Referred {
             asked,
             until,
-            is_reported,
+            progress,
             ..
         }) = &mut self.transfer
         {
             *asked = None;
-            if !*is_reported {
+            if *progress == ReferProgress::None {
                 *until = until_reported;
             }
         }
     }
 
-    /// The peer has not reported anything in time, or the person has not answered.
+    /// The peer has not reported a ringing phone in time, or the person has not answered.
     pub(super) async fn refer_late(&mut self) {
-        let Some(CallTransfer::Referred { is_reported, .. }) = self.transfer else {
+        let Some(CallTransfer::Referred { progress, .. }) = self.transfer else {
             return;
         };
-        if !is_reported && self.caller.trunk.transfer != TransferMethod::Refer {
+        if may_be_lost(progress, self.caller.trunk.transfer) {
             return self.refer_failed(ReferFailure::Unknown).await;
         }
         let late = self.transfer.take();
@@ -92,7 +92,7 @@ impl Call {
         let Some(CallTransfer::Referred {
             to,
             asked,
-            is_reported,
+            progress,
             is_cancelled,
             ..
         }) = self.transfer.take()
@@ -111,7 +111,7 @@ impl Call {
         let why = status.map_or_else(unreachable, not_taken);
         self.note_refer(&to, status, &why);
         let refer = match (failure, asked) {
-            (ReferFailure::Unknown, None) if !is_reported => OpenRefer::Accepted,
+            (ReferFailure::Unknown, None) if progress == ReferProgress::None => OpenRefer::Accepted,
             (ReferFailure::Unknown, _) => OpenRefer::Sent,
             _ => OpenRefer::None,
         };
@@ -151,7 +151,7 @@ impl Call {
         let Some(CallTransfer::Referred {
             asked,
             until,
-            is_reported,
+            progress,
             ..
         }) = &mut self.transfer
         else {
@@ -166,9 +166,14 @@ impl Call {
             _ => {
                 // It has accepted, although its response may be lost.
                 *asked = None;
-                if !std::mem::replace(is_reported, true) {
+                if *progress == ReferProgress::None {
                     *until = Instant::now() + ANSWERED;
                 }
+                let reported = match status {
+                    Some(101..) => ReferProgress::Ringing,
+                    _ => ReferProgress::Trying,
+                };
+                *progress = reported.max(*progress);
             }
         }
     }
@@ -179,6 +184,11 @@ impl Call {
         let refusals = &self.shared.refusals;
         refusals.note_person(trunk, "refer", (status, why), ip, to);
     }
+}
+
+/// True if a REFER without an outcome counts as failed: no phone rings, and we may call the person ourselves.
+fn may_be_lost(progress: ReferProgress, method: TransferMethod) -> bool {
+    progress < ReferProgress::Ringing && method != TransferMethod::Refer
 }
 
 fn is_terminated(notify: &SipRequest) -> bool {
@@ -199,7 +209,24 @@ fn fragment_status(body: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::fragment_status;
+    use super::{ReferProgress, TransferMethod, fragment_status, may_be_lost};
+
+    #[test]
+    fn a_person_whose_phone_has_rung_is_not_called_again() {
+        use ReferProgress::{None, Ringing, Trying};
+        let expected = [(None, true), (Trying, true), (Ringing, false)];
+        for (progress, lost) in expected {
+            assert_eq!(
+                may_be_lost(progress, TransferMethod::Auto),
+                lost,
+                "{progress:?}"
+            );
+            assert!(
+                !may_be_lost(progress, TransferMethod::Refer),
+                "{progress:?}"
+            );
+        }
+    }
 
     #[test]
     fn fragments_tell_how_far_a_transfer_is() {

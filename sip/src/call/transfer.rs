@@ -41,6 +41,16 @@ pub enum ReferFailure {
     Unknown,
 }
 
+/// The furthest that the peer of a REFER has reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReferProgress {
+    None,
+    /// It tries to call the person.
+    Trying,
+    /// The person's phone rings, or is about to.
+    Ringing,
+}
+
 /// A REFER of which the peer has reported no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenRefer {
@@ -60,8 +70,7 @@ pub enum CallTransfer {
         /// `None` once the peer has accepted.
         asked: Option<Box<PendingRequest>>,
         until: Instant,
-        /// The peer has reported that it calls the person.
-        is_reported: bool,
+        progress: ReferProgress,
         /// Nobody waits for the outcome any more, but the peer goes on.
         is_cancelled: bool,
     },
@@ -164,7 +173,7 @@ impl Call {
             to,
             asked,
             until: self.reported_until(),
-            is_reported: false,
+            progress: ReferProgress::None,
             is_cancelled: false,
         });
         match is_asked {
@@ -273,7 +282,7 @@ impl Call {
                 self.notify(LegEvent::Parted);
                 return Some("the other side hung up".to_owned());
             }
-            TransferStep::Parted(Parting::CallersMediaLost) => {
+            TransferStep::Parted(Parting::MediaLost) => {
                 self.notify(LegEvent::MediaLost);
                 return Some("no media comes any more".to_owned());
             }

@@ -17,7 +17,6 @@ use super::{
     stateless::{StatelessResponse, answer, answer_broken, no_transaction, refused},
 };
 use crate::{
-    address_rules::is_hidden,
     call::{self, CallParties},
     dialog::open_dialogs::DialogMessage,
     identities::{self, NoCalledNumber},
@@ -267,7 +266,7 @@ impl EdgeEntry {
         via.came_from(flow.remote);
         request.headers.set_top_via(&via.to_string());
         take_sdp(&mut request.headers, &mut request.body);
-        let back = flow.towards(via.back(flow.remote, is_hidden));
+        let back = flow.towards(via.back(flow.remote));
         let key = transactions::key(&request, &via);
         match request.method {
             Method::Ack => self.acknowledged(request, &key),

@@ -1,7 +1,6 @@
 //! Stateless responses: refusals that keep no transaction, built from the request itself.
 
 use crate::{
-    address_rules::is_hidden,
     call::reason,
     message::{BrokenMessage, Headers, SipResponse, Via},
     shared::RETRY_AFTER_SECONDS,
@@ -89,7 +88,7 @@ pub fn answer_broken(broken: &BrokenMessage, flow: &Flow, server: &str) {
     if let Ok(mut via) = via {
         via.came_from(flow.remote);
         headers.set_top_via(&via.to_string());
-        back = flow.towards(via.back(flow.remote, is_hidden));
+        back = flow.towards(via.back(flow.remote));
     }
     let phrase = match broken.status {
         416 => "Unsupported URI Scheme",

@@ -1,7 +1,6 @@
 //! Password guessing: counts wrong passwords by address and user, and blocks further checks. Pure.
 //!
-//! Users may share an address. A user who authenticated there lately is blocked only by wrong passwords under the same username,
-//! not by those of others.
+//! A user who authenticated at an address lately is not blocked by what is guessed under the same name from other addresses.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,7 +10,7 @@ use std::{
 
 use super::address_holder::holder;
 
-/// Wrong passwords that are checked in a minute: of one address, or of a user who authenticated there.
+/// Wrong passwords of one address that are checked in a minute.
 const OF_ADDRESS: u32 = 10;
 /// The same for one user over all addresses where the user has not authenticated.
 const OF_USER: u32 = 100;
@@ -41,22 +40,15 @@ pub enum PasswordVerdict {
 pub struct Guesses {
     addresses: Table<IpAddr>,
     users: Table<String>,
-    known: Table<(IpAddr, String)>,
 }
 
 impl Guesses {
     /// The verdict on a claim. Seconds count from any epoch.
     pub fn verdict(&self, claim: IdentityClaim<'_>, second: u64) -> PasswordVerdict {
         let ip = holder(claim.ip);
-        if claim.is_known_here {
-            return match self.known.is_blocked(&(ip, claim.user.to_owned()), second) {
-                true => PasswordVerdict::Blocked,
-                false => PasswordVerdict::Compare,
-            };
-        }
         if self.addresses.is_blocked(&ip, second) {
             PasswordVerdict::Blocked
-        } else if self.users.is_blocked(&claim.user.to_owned(), second) {
+        } else if !claim.is_known_here && self.users.is_blocked(&claim.user.to_owned(), second) {
             PasswordVerdict::Wrong
         } else {
             PasswordVerdict::Compare
@@ -65,14 +57,8 @@ impl Guesses {
 
     /// Records a wrong password.
     pub fn wrong(&mut self, claim: IdentityClaim<'_>, second: u64) {
-        let ip = holder(claim.ip);
-        let user = claim.user.to_owned();
-        if claim.is_known_here {
-            self.known.wrong((ip, user), OF_ADDRESS, second);
-        } else {
-            self.addresses.wrong(ip, OF_ADDRESS, second);
-            self.users.wrong(user, OF_USER, second);
-        }
+        self.addresses.wrong(holder(claim.ip), OF_ADDRESS, second);
+        self.users.wrong(claim.user.to_owned(), OF_USER, second);
     }
 }
 
@@ -180,26 +166,18 @@ mod tests {
         }
     }
 
-    /// A phone with a wrong password, or a guesser, may share its address with others.
     #[test]
-    fn who_has_proven_himself_at_an_address_is_blocked_by_what_is_guessed_in_his_name_alone() {
+    fn ten_wrong_ones_block_an_address_for_those_who_have_proven_themselves_there_too() {
         let mut guesses = Guesses::default();
-        for _ in 0..1_000 {
+        for _ in 0..5 {
             guesses.wrong(claim(1, "eko", false), 1);
             guesses.wrong(claim(1, "dewi", true), 1);
         }
-        assert_eq!(
-            guesses.verdict(claim(1, "ayu", true), 1),
-            PasswordVerdict::Compare
-        );
-        assert_eq!(
-            guesses.verdict(claim(1, "dewi", true), 1),
-            PasswordVerdict::Blocked
-        );
-        assert_eq!(
-            guesses.verdict(claim(1, "dewi", true), 61),
-            PasswordVerdict::Compare
-        );
+        for user in ["ayu", "dewi"] {
+            let ayu = claim(1, user, true);
+            assert_eq!(guesses.verdict(ayu, 60), PasswordVerdict::Blocked);
+            assert_eq!(guesses.verdict(ayu, 61), PasswordVerdict::Compare);
+        }
     }
 
     #[test]
@@ -231,18 +209,15 @@ mod tests {
         let mut guesses = Guesses::default();
         for number in 0..3 * u32::try_from(REMEMBERED_MAX).expect("few") {
             let user = number.to_string();
-            for is_known_here in [true, false] {
-                let claim = IdentityClaim {
-                    ip: IpAddr::from(number.to_be_bytes()),
-                    user: &user,
-                    is_known_here,
-                };
-                guesses.wrong(claim, 1);
-            }
+            let claim = IdentityClaim {
+                ip: IpAddr::from(number.to_be_bytes()),
+                user: &user,
+                is_known_here: false,
+            };
+            guesses.wrong(claim, 1);
         }
         let of = (guesses.addresses.tries.len(), guesses.addresses.order.len());
         assert_eq!(of, (REMEMBERED_MAX, REMEMBERED_MAX));
         assert_eq!(guesses.users.tries.len(), REMEMBERED_MAX);
-        assert_eq!(guesses.known.tries.len(), REMEMBERED_MAX);
     }
 }

@@ -1,10 +1,6 @@
 //! Via headers, the route of responses.
 
-use std::{
-    fmt,
-    net::{IpAddr, SocketAddr},
-    str::FromStr,
-};
+use std::{fmt, net::SocketAddr, str::FromStr};
 
 use super::uri::{Host, has, read_host_port, read_params, value_of, write_params};
 
@@ -41,10 +37,10 @@ impl Via {
     }
 
     /// Destination of a response over UDP (18.2.2). A peer behind NAT hears nothing but at the port that it sent from, whether it
-    /// knows of RFC 3581 or not. Its own address is a hidden one, and not the source.
-    pub fn back(&self, source: SocketAddr, is_hidden: impl Fn(IpAddr) -> bool) -> SocketAddr {
-        let is_translated = matches!(self.host, Host::Ip(ip) if ip != source.ip() && is_hidden(ip));
-        if is_translated || has(&self.params, "rport") {
+    /// knows of RFC 3581 or not. Such a peer names another address than the source, or a name. A peer that names the source may
+    /// listen on another port than it sends from.
+    pub fn back(&self, source: SocketAddr) -> SocketAddr {
+        if self.host != Host::Ip(source.ip()) || has(&self.params, "rport") {
             return source;
         }
         SocketAddr::new(source.ip(), self.port.unwrap_or(5060))

@@ -341,21 +341,23 @@ async fn odd_addresses_lead_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_phone_behind_nat_is_reached_though_it_does_not_know_of_rport() {
-    let bench = TestEdge::new(CallBehaviour::HangUp).await;
-    let mut phone = ScriptedPhone::udp(bench.udp()).await;
-    let local = phone.local.to_string();
-    let hidden = |request: String| {
-        let request = request.replace(&local, "192.168.7.7:5060");
-        request.replace(";rport", "")
-    };
-    let invite = hidden(phone.request("INVITE", "", &offer(40_000)));
-    phone.send(&invite).await;
-    let answer = phone.expect("SIP/2.0 200").await;
-    phone.to = header(&answer, "To").unwrap().to_owned();
-    let ack = hidden(phone.request("ACK", "", ""));
-    phone.send(&ack).await;
-    let bye = phone.expect("BYE ").await;
-    phone.answer(&bye, "200 OK").await;
+    for place in ["192.168.7.7:5060", "203.0.113.7:5060", "phone.example:5060"] {
+        let bench = TestEdge::new(CallBehaviour::HangUp).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        let local = phone.local.to_string();
+        let elsewhere = |request: String| {
+            let request = request.replace(&local, place);
+            request.replace(";rport", "")
+        };
+        let invite = elsewhere(phone.request("INVITE", "", &offer(40_000)));
+        phone.send(&invite).await;
+        let answer = phone.expect("SIP/2.0 200").await;
+        phone.to = header(&answer, "To").unwrap().to_owned();
+        let ack = elsewhere(phone.request("ACK", "", ""));
+        phone.send(&ack).await;
+        let bye = phone.expect("BYE ").await;
+        phone.answer(&bye, "200 OK").await;
+    }
 }
 
 /// Old phones, and those of RFC 2543, acknowledge an answer with the branch of their INVITE.

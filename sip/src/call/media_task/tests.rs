@@ -94,7 +94,8 @@ async fn an_agent_hears_no_echo_and_a_person_hears_all() {
     assert_eq!(hears(&mut task), [0, 7]);
     let (_speech, speech) = mpsc::channel(1);
     let same = task.events.clone();
-    assert!(task.control(Control::Join(speech, same), &mut Vec::new()));
+    let joined = task.control(Control::Join(speech, same), &mut Vec::new());
+    joined.expect("joined");
     assert_eq!(hears(&mut task), [9, 7]);
 }
 
