@@ -20,6 +20,8 @@ pub const NOTICED_MS: u64 = 96;
 const ENDS: u32 = (VOICE_HANG_OVER_MS / 16) as u32;
 /// The detector's own threshold of voice.
 const VOICE: f32 = 0.5;
+/// The same for a voice that goes on: music and quiet ends of words waver.
+const STILL_VOICE: f32 = 0.35;
 /// Threshold of loudness: below −50 dBFS (mean of squares) it is background or line noise.
 const SOFTEST: i64 = 104 * 104;
 /// Changes of sign per frame (1.5 kHz) from which a frame is more hiss than voice.
@@ -80,7 +82,8 @@ impl Activity {
         let mut taken = 0;
         while let Some(frame) = self.pending.get(taken..taken + FRAME) {
             taken += FRAME;
-            let like_voice = self.detector.predict_i16(frame) >= VOICE;
+            let least = if self.speaking { STILL_VOICE } else { VOICE };
+            let like_voice = self.detector.predict_i16(frame) >= least;
             let verdict = match verdict(like_voice, frame) {
                 Verdict::Voice if is_echo => Verdict::Echo,
                 verdict => verdict,

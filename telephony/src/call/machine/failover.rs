@@ -2,7 +2,7 @@
 
 use dikala_entities::VoiceProvider;
 
-use super::{CallMachine, MachineEffect, Now, Phase, VoiceState};
+use super::{CallMachine, MachineEffect, Now, Phase};
 use crate::voice::{VoiceInput, VoiceSetup};
 
 /// Time without the model after which another provider takes over, and after which the last one counts as lost.
@@ -100,15 +100,7 @@ impl CallMachine {
             is_answer_cut: self.guard.is_mid_turn(),
         };
         out.push(MachineEffect::OpenVoice(provider, Box::new(setup)));
-        let was_away = match self.voice {
-            VoiceState::Away { is_filled, .. } => is_filled,
-            VoiceState::None | VoiceState::Ready => false,
-        };
-        let is_filled = was_away || self.guard.is_filled();
-        self.voice = VoiceState::Away {
-            since: now.ms,
-            is_filled,
-        };
+        self.voice = self.voice_away(now);
         if matches!(self.phase, Phase::Talking) {
             out.push(MachineEffect::Voice(VoiceInput::Greet));
         }

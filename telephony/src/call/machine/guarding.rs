@@ -2,8 +2,6 @@
 
 use dikala_entities::{FillerKind, HangupInitiator, HangupReason, InterruptionMode};
 
-use dikala_sip::waiting_tone;
-
 use super::{CallMachine, End, MachineEffect, Now, Stall, VoiceState, guard::GuardStep};
 use crate::voice::{Phrase, VoiceInput};
 
@@ -61,7 +59,7 @@ impl CallMachine {
             }
             GuardStep::FunctionFiller => match self.conversation().fillers {
                 FillerKind::Words => out.push(ask(ASK_FOR_PATIENCE)),
-                FillerKind::Tone => self.speaking.say_own(waiting_tone(), out),
+                FillerKind::Tone => self.say_tone(now, out),
                 FillerKind::Off => {}
             },
             GuardStep::IgnoreNoise => {}

@@ -111,9 +111,10 @@ enum Phase {
 enum VoiceState {
     /// There is no session, or it has ended.
     None,
-    /// The model is not connected. `is_filled`: the caller has heard the request for patience.
+    /// The model is not connected. The caller hears a sound at `sound_at`: the request for patience, then tones (`is_filled`).
     Away {
         since: u64,
+        sound_at: u64,
         is_filled: bool,
     },
     Ready,

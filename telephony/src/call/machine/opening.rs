@@ -6,7 +6,7 @@ use dikala_sip::leg::Order;
 
 use super::{
     CallMachine, End, MachineEffect, Now, Phase, VoiceState, circumstances::circumstances,
-    failover::ProviderOrder, guard::ConversationGuard,
+    failover::ProviderOrder, guard::ConversationGuard, talking::SILENT_MS,
 };
 use crate::voice::VoiceInput;
 
@@ -77,8 +77,11 @@ impl CallMachine {
         } else if self.voice != VoiceState::None {
             out.push(MachineEffect::Voice(VoiceInput::Greet));
         }
-        if let VoiceState::Away { since, .. } = &mut self.voice {
-            *since = now.ms;
+        if let VoiceState::Away {
+            since, sound_at, ..
+        } = &mut self.voice
+        {
+            (*since, *sound_at) = (now.ms, now.ms + SILENT_MS);
         }
         if self.voice == VoiceState::None {
             let end = End::failed(

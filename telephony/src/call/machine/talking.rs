@@ -11,8 +11,8 @@ use super::{
 };
 use crate::voice::{Phrase, VoiceEvent, VoiceInput};
 
-/// Time without a model after which the caller hears a request for patience.
-const FILLER_MS: u64 = 1_500;
+/// The longest silence of a caller while the model is away. Another 100 ms are for what the line adds.
+pub(super) const SILENT_MS: u64 = 1_400;
 
 impl CallMachine {
     pub(super) fn on_media(&mut self, event: LegEvent, now: Now, out: &mut Vec<MachineEffect>) {
@@ -104,7 +104,7 @@ impl CallMachine {
                 self.transcript.agent_piece(&piece, said_ms, now.at);
             }
             VoiceEvent::CannotSpeak if matches!(self.phase, Phase::Talking) => {
-                self.speaking.say_own(waiting_tone(), out);
+                self.say_tone(now, out);
             }
             VoiceEvent::CannotSpeak => {}
             VoiceEvent::TurnOver => self.turn_over(now, out),
@@ -119,10 +119,7 @@ impl CallMachine {
                 // The next connection begins its answer anew.
                 self.transcript.turn_over(self.speaking.said_ms());
                 if self.voice == VoiceState::Ready {
-                    self.voice = VoiceState::Away {
-                        since: now.ms,
-                        is_filled: self.guard.is_filled(),
-                    };
+                    self.voice = self.voice_away(now);
                 }
             }
             VoiceEvent::Reconnected => {
@@ -296,12 +293,28 @@ impl CallMachine {
         }
     }
 
+    /// The model is not connected from now on. A caller who is waiting already goes on waiting.
+    pub(super) fn voice_away(&self, now: Now) -> VoiceState {
+        let (sound_at, was_filled) = match self.voice {
+            VoiceState::Away {
+                sound_at,
+                is_filled,
+                ..
+            } => (sound_at, is_filled),
+            VoiceState::None | VoiceState::Ready => (self.sound_at(now), false),
+        };
+        VoiceState::Away {
+            since: now.ms,
+            sound_at,
+            is_filled: was_filled || self.guard.is_filled(),
+        }
+    }
+
     pub(super) fn voice_due(&self) -> Option<u64> {
         match self.voice {
-            VoiceState::Away { since, is_filled } => {
-                let patience = self.providers.patience_ms();
-                Some(since + if is_filled { patience } else { FILLER_MS })
-            }
+            VoiceState::Away {
+                since, sound_at, ..
+            } => Some(sound_at.min(since + self.providers.patience_ms())),
             VoiceState::None | VoiceState::Ready => None,
         }
     }
@@ -324,22 +337,52 @@ impl CallMachine {
         if !is_due(self.voice_due()) {
             return;
         }
-        match &mut self.voice {
-            VoiceState::Away { is_filled, .. } if !*is_filled => {
-                *is_filled = true;
-                self.guard.filled();
-                self.stalls += 1;
-                if let Some(provider) = self.providers.current() {
-                    let stall = Stall::Filled;
-                    out.push(MachineEffect::Stall { provider, stall });
-                }
-                self.say_phrase(Phrase::Wait, now, out);
-            }
-            _ => {
-                let words = format!("no model for {} s", self.providers.patience_ms() / 1_000);
-                self.voice_lost(&words, now, out);
-            }
+        let VoiceState::Away {
+            since, is_filled, ..
+        } = self.voice
+        else {
+            return;
+        };
+        let patience = self.providers.patience_ms();
+        if now.ms >= since + patience {
+            let words = format!("no model for {} s", patience / 1_000);
+            self.voice_lost(&words, now, out);
+            return;
         }
+        let is_waiting = !self.guard.caller_speaks();
+        match is_filled {
+            _ if !is_waiting => {}
+            false => self.ask_for_patience(now, out),
+            true => self.say_tone(now, out),
+        }
+        self.voice = VoiceState::Away {
+            since,
+            sound_at: self.sound_at(now),
+            is_filled: is_filled || is_waiting,
+        };
+    }
+
+    /// When a caller who waits for a model hears the next sound.
+    fn sound_at(&self, now: Now) -> u64 {
+        now.ms + self.guard.unplayed_ms(now.ms) + SILENT_MS
+    }
+
+    /// The model is away, and the caller waits.
+    fn ask_for_patience(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        self.guard.filled();
+        self.stalls += 1;
+        if let Some(provider) = self.providers.current() {
+            let stall = Stall::Filled;
+            out.push(MachineEffect::Stall { provider, stall });
+        }
+        self.say_phrase(Phrase::Wait, now, out);
+    }
+
+    /// A soft tone: the call goes on.
+    pub(super) fn say_tone(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+        let samples = waiting_tone();
+        self.guard.bridge_says(&samples, now.ms);
+        self.speaking.say_own(samples, out);
     }
 
     /// Plays a recorded sentence of the bridge.

@@ -32,6 +32,10 @@ pub(in crate::voice) fn is_fatal(words: &str) -> bool {
 }
 
 impl ModelError {
+    pub(in crate::voice) fn has_code(&self) -> bool {
+        !(self.code.is_empty() && self.kind.is_empty())
+    }
+
     /// The code for operators. The message may have the caller's words, so it is not shown.
     pub(in crate::voice) fn shown(&self) -> String {
         let code = match self.code.as_str() {

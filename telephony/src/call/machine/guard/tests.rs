@@ -280,7 +280,7 @@ fn a_latency_counts_from_the_end_of_the_callers_voice() {
     assert_eq!(held.agent_says(&speech(500), 60_700), Some(700));
 }
 
-/// The end of a voice is noticed 400 ms later. Models may answer sooner.
+/// The end of a voice is noticed later. Models may answer sooner.
 #[rstest]
 #[case::an_answer(5_250, Some(250))]
 #[case::words_into_the_callers(4_900, None)]

@@ -278,9 +278,9 @@ fn an_answer_whose_requests_break_is_heard_whole(
             };
             call.speak(dice.voice_ms());
             match at {
-                Break::Hearing => call.wait(dice.between(120, 380)),
-                Break::Thinking => call.wait(dice.between(450, 1_400)),
-                Break::Answering => call.wait(dice.between(700, 1_000)),
+                Break::Hearing => call.wait(dice.between(220, 480)),
+                Break::Thinking => call.wait(dice.between(550, 1_500)),
+                Break::Answering => call.wait(dice.between(800, 1_100)),
                 Break::Speaking => call.until_heard(dice.between(100, 600)),
             }
             let cut = call.ms;

@@ -1,5 +1,7 @@
 //! Calls in which nobody waits in silence, whatever the model does.
 
+use dikala_sip::waiting_tone;
+
 use super::*;
 use crate::call::machine::guard::Stall;
 
@@ -30,6 +32,9 @@ fn guards(call: &mut Story, ms: u64) -> Vec<(u64, String)> {
                     "text".to_owned()
                 }
                 MachineEffect::Voice(VoiceInput::Goodbye(_)) => "goodbye".to_owned(),
+                MachineEffect::Say(Speech::Audio(samples)) if *samples == waiting_tone() => {
+                    "tone".to_owned()
+                }
                 MachineEffect::Say(Speech::Audio(_)) => "phrase".to_owned(),
                 MachineEffect::OpenVoice(name, _) => format!("open {name}"),
                 MachineEffect::Leg(Order::Transfer { to }) => format!("transfer {to}"),
@@ -49,7 +54,7 @@ fn line(at: u64, what: &str) -> (u64, String) {
 #[test]
 fn a_model_that_does_not_answer_is_asked_filled_in_for_replaced_and_left() {
     let mut call = asked(rules());
-    // The caller's voice ended 400 ms ago.
+    // The caller's voice ended 300 ms ago.
     let mut all = guards(&mut call, 12_000);
     call.on(MachineInput::Voice(VoiceEvent::Ready));
     all.extend(
@@ -60,10 +65,10 @@ fn a_model_that_does_not_answer_is_asked_filled_in_for_replaced_and_left() {
     assert_eq!(
         all,
         [
-            line(2_100, "text"),
-            line(5_600, "phrase"),
-            line(11_600, "open gemini"),
-            line(19_600, &format!("transfer {}", person().as_str())),
+            line(2_200, "text"),
+            line(5_700, "phrase"),
+            line(11_700, "open gemini"),
+            line(19_700, &format!("transfer {}", person().as_str())),
         ]
     );
 }
@@ -86,7 +91,7 @@ fn without_a_person_the_call_ends_with_an_apology() {
 fn the_new_session_knows_the_conversation_so_far() {
     let mut call = asked(rules());
     call.on(said(Speaker::Caller, "Where is my order?"));
-    let effects = call.wait(11_600);
+    let effects = call.wait(11_700);
     let opened = effects.iter().find_map(|effect| match effect {
         MachineEffect::OpenVoice(_, setup) => Some(setup),
         _ => None,
@@ -140,7 +145,7 @@ fn an_answer_ends_the_wait_and_has_a_latency() {
     call.wait(500);
     let effects = call.on(AUDIO());
     let provider = VoiceProvider::Gemini;
-    assert!(effects.contains(&MachineEffect::TurnLatency { provider, ms: 900 }));
+    assert!(effects.contains(&MachineEffect::TurnLatency { provider, ms: 800 }));
     call.on(said(Speaker::Agent, "It is on its way."));
     call.on(MachineInput::Voice(VoiceEvent::TurnOver));
     assert_eq!(guards(&mut call, 10_000), []);
@@ -150,7 +155,7 @@ fn an_answer_ends_the_wait_and_has_a_latency() {
         MachineEffect::Service(CallReport::Transcript { turns, .. }, _) => turns.last(),
         _ => None,
     });
-    assert_eq!(transcript.and_then(|turn| turn.latency_ms), Some(900));
+    assert_eq!(transcript.and_then(|turn| turn.latency_ms), Some(800));
 }
 
 #[test]
@@ -194,7 +199,7 @@ fn who_speaks_into_the_goodbye_is_heard() {
         let mut told = tells(effects).into_iter();
         told.any(|told| matches!(told, VoiceInput::Text(_)))
     };
-    assert!(!is_told(&call.wait(599)) && is_told(&call.wait(1)));
+    assert!(!is_told(&call.wait(499)) && is_told(&call.wait(1)));
     assert!(!hung_up(&call.wait(30_000)));
 }
 
@@ -222,13 +227,13 @@ fn a_short_voice_stops_no_goodbye() {
     call.on(AUDIO());
     call.on(tool("t", "end_call", json!({})));
     call.caller_speaks();
-    assert!(!hung_up(&call.wait(550)));
+    assert!(!hung_up(&call.wait(450)));
     let effects = call.on(MachineInput::Leg(LegEvent::VoiceEnded));
     assert!(orders(&effects).contains(&&Order::Continue));
     let effects = call.wait(1_500);
     let mut all = call.play(&effects);
     call.caller_speaks();
-    all.extend(call.wait(550));
+    all.extend(call.wait(450));
     assert!(!hung_up(&all), "it may be a word");
     all.extend(call.on(MachineInput::Leg(LegEvent::VoiceEnded)));
     all.extend(call.wait(0));
@@ -282,7 +287,7 @@ fn a_noise_without_end_keeps_no_call() {
 #[test]
 fn a_function_that_takes_long_has_a_filler() {
     use dikala_entities::FillerKind::{Off, Tone, Words};
-    for (fillers, expected) in [(Words, Some("text")), (Tone, Some("phrase")), (Off, None)] {
+    for (fillers, expected) in [(Words, Some("text")), (Tone, Some("tone")), (Off, None)] {
         let mut call = asked(rules());
         let agent = call.machine.agent.as_mut().expect("an agent");
         agent.conversation.fillers = fillers;
@@ -307,7 +312,7 @@ fn a_function_that_takes_long_has_a_filler() {
 #[test]
 fn stalls_and_interruptions_are_reported() {
     let mut call = asked(rules());
-    let effects = call.wait(2_100);
+    let effects = call.wait(2_200);
     let (provider, stall) = (VoiceProvider::Gemini, Stall::AskedAgain);
     assert!(effects.contains(&MachineEffect::Stall { provider, stall }));
     call.on(said(Speaker::Agent, "One two three four"));
@@ -401,7 +406,11 @@ fn a_provider_that_is_away_for_three_seconds_is_left_and_the_caller_hears_one_fi
     let mut call = asked(rules_with_fallback());
     call.on(MachineInput::Voice(VoiceEvent::Away));
     let all = guards(&mut call, 5_000);
-    assert_eq!(all, [line(1_500, "phrase"), line(3_000, "open openai")]);
+    let tone = line(4_500, "tone");
+    assert_eq!(
+        all,
+        [line(1_400, "phrase"), line(3_000, "open openai"), tone]
+    );
     call.on(MachineInput::Voice(VoiceEvent::Ready));
     let all = guards(&mut call, 3_000);
     assert_eq!(all, [], "the filler of the wait was heard");
@@ -479,7 +488,7 @@ fn a_voice_that_is_late_delays_the_answer_by_two_seconds() {
     let effects = call.on(MachineInput::Leg(LegEvent::Answered));
     assert_eq!(tells(&effects), [&VoiceInput::Greet]);
     // The wait for the model counts from the answer.
-    assert_eq!(guards(&mut call, 2_900), [line(1_500, "phrase")]);
+    assert_eq!(guards(&mut call, 2_900), [line(1_400, "phrase")]);
 }
 
 #[test]

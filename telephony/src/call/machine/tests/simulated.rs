@@ -4,6 +4,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use dikala_sip::leg::VOICE_HANG_OVER_MS;
 use dikala_testkit::{
     gemini::{FakeGemini, ModelReaction},
     openai::{FakeOpenAi, RealtimeReaction},
@@ -26,7 +27,7 @@ pub(super) const FRAME_MS: u64 = 40;
 const SILENCE_MS: u64 = 320;
 /// When the voice activity detection reports a voice and its end.
 const STARTED_MS: u64 = 120;
-const ENDED_MS: u64 = 440;
+const ENDED_MS: u64 = VOICE_HANG_OVER_MS + FRAME_MS;
 /// The way of the 200 to the phone and of the ACK back.
 const ACKNOWLEDGED_MS: u64 = 60;
 

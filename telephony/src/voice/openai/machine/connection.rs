@@ -16,6 +16,9 @@ const RENEWED_BY: Duration = Duration::from_secs(57 * 60);
 const NEXT: Duration = Duration::from_secs(5);
 /// Faults on one connection, such as unreadable messages, before it is given up.
 const FAULTS_MOST: u32 = 16;
+/// Codes of errors that end a connection, in one session.
+const ERRORS_MOST: usize = 8;
+
 #[derive(Debug, Default)]
 pub(super) struct ModelConnections {
     /// ModelConnections opened so far.
@@ -23,12 +26,23 @@ pub(super) struct ModelConnections {
     live: Option<LiveConnection>,
     next: NextConnection,
     failures: Failures,
+    /// Codes of errors that ended a connection. A new one does not help against them.
+    errors: Vec<String>,
     /// The session was ready once.
     ready: bool,
     is_over: bool,
 }
 
 impl ModelConnections {
+    /// True if an error with this code ends the connection: at its first time in the session.
+    pub(super) fn ends_with(&mut self, code: &str) -> bool {
+        let is_new = self.errors.len() < ERRORS_MOST && !self.errors.iter().any(|it| it == code);
+        if is_new {
+            self.errors.push(code.to_owned());
+        }
+        is_new
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }

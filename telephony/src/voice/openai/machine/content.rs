@@ -176,8 +176,8 @@ impl RealtimeMachine {
             return self.summarise_within(connection);
         }
         match code.as_str() {
-            // The response was over before it could be cancelled.
-            "response_cancel_not_active" => return,
+            // The response was over before it could be cancelled, or the turn was committed.
+            "response_cancel_not_active" | "input_audio_buffer_commit_empty" => return,
             "conversation_already_has_active_response" => self.answers.was_refused(self.now),
             _ if code == "session_expired" || error.kind == "server_error" => {
                 return self.fail(connection, &code);
@@ -185,6 +185,10 @@ impl RealtimeMachine {
             // After this the model is silent for the rest of the session (pipecat#3677, twilio-python#22).
             _ if error.message.contains("already shorter than") => {
                 return self.fail(connection, "a truncation that went too far");
+            }
+            // A server that refuses the same again does so in every session.
+            _ if error.has_code() && self.connections.ends_with(&code) => {
+                return self.fail(connection, &code);
             }
             _ => {}
         }

@@ -227,7 +227,7 @@ fn a_short_voice_delays_the_end_of_a_call() {
     story.sounds(500);
     story.activity(true);
     story.speaks(100);
-    story.audio(500);
+    story.audio(480);
     assert_eq!(story.tools(), []);
     story.activity(false);
     assert_eq!(story.tools(), [("call-1", "end_call")]);

@@ -22,7 +22,7 @@ fn a_whole_sentence_is_answered_after_half_a_second() {
     story.pass(1);
     assert!(story.is_hearing());
     // The beginning from before it was noticed, and the pause.
-    assert_eq!(transcribed_ms(&story), 300 + 1_400);
+    assert_eq!(transcribed_ms(&story), 300 + 1_300);
     story.writes_down(" Where is my order? ");
     assert_eq!(story.asked(), "user: Where is my order?");
     assert_eq!(
@@ -79,7 +79,7 @@ fn a_caller_who_goes_on_before_the_answer_is_heard_has_one_turn() {
     story.writes("With pleasure! Which");
     assert_eq!(story.clauses(), ["With pleasure!"]);
     story.activity(true);
-    story.audio(580);
+    story.audio(480);
     assert_eq!(story.open.len(), 2, "it may be a noise");
     story.audio(20);
     assert!(story.open.is_empty(), "all requests are cancelled");
@@ -157,13 +157,13 @@ fn a_noise_holds_speech_back_for_its_own_time() {
     story.answers("It comes soon.");
     for _ in 0..3 {
         story.activity(true);
-        story.audio(500);
+        story.audio(480);
         story.activity(false);
         story.audio(60);
     }
     story.activity(true);
     story.speaks(500);
-    story.audio(500);
+    story.audio(480);
     assert_eq!(story.milliseconds(), 0);
     story.activity(false);
     assert_eq!(
@@ -210,7 +210,7 @@ fn an_interruption_ends_everything_and_only_what_was_heard_stays() {
     story.speaks(2_000);
     story.told.clear();
     story.activity(true);
-    story.audio(580);
+    story.audio(480);
     assert_eq!(story.count(&VoiceEvent::Interrupted), 0);
     story.audio(20);
     assert_eq!(story.told, [VoiceEvent::Interrupted, VoiceEvent::TurnOver]);
@@ -257,7 +257,7 @@ fn a_short_voice_does_not_interrupt() {
     story.speaks(2_000);
     story.told.clear();
     story.activity(true);
-    story.audio(580);
+    story.audio(480);
     story.activity(false);
     story.pass(3_000);
     assert_eq!(story.told, []);
@@ -351,13 +351,13 @@ fn a_voice_without_end_is_answered_after_15_s_and_heard_on() {
     story.audio(20);
     assert_eq!(transcribed_ms(&story), 15_000);
     story.writes_down("A long story");
-    story.audio(480);
+    story.audio(580);
     assert!(!story.is_thinking());
     story.audio(20);
     assert_eq!(story.asked(), "user: A long story");
     story.answers("Yes?");
     story.speaks(500);
-    story.audio(14_500);
+    story.audio(14_400);
     assert_eq!(transcribed_ms(&story), 15_000);
     story.writes_down("with an end.");
     assert_eq!(story.asked(), "user: with an end.");
