@@ -11,7 +11,7 @@ pub const CALLER_RATE: u32 = 16_000;
 pub const SPEECH_RATE: u32 = 24_000;
 
 /// Silence after which a voice counts as ended, in milliseconds: [`LegEvent::VoiceEnded`] comes this much after its last sound,
-/// and up to 36 ms more because audio comes in frames. With 300 ms, music in the background is a new voice each half second.
+/// and up to 36 ms more because audio comes in frames.
 pub const VOICE_HANG_OVER_MS: u64 = 300;
 
 /// A call that waits for an answer.

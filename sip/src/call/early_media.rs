@@ -18,6 +18,9 @@ use crate::{
 /// Frames of zeros in a row, about 1 s, after which the caller hears the ring tone again: the receiver fills in silence for ever.
 const ZEROS_MAX: u32 = 50;
 
+/// Quieter samples are silence, that of A-law (±8) too.
+const SOFTEST: u16 = 16;
+
 /// The media of a leg that is not answered yet.
 #[derive(Debug)]
 pub struct UnansweredMedia {
@@ -109,7 +112,9 @@ impl UnansweredMedia {
         else {
             return;
         };
-        let is_silent = samples.iter().all(|sample| *sample == 0);
+        let is_silent = samples
+            .iter()
+            .all(|sample| sample.unsigned_abs() <= SOFTEST);
         self.zeros = if is_silent { self.zeros + 1 } else { 0 };
         if self.zeros > ZEROS_MAX {
             self.zeros = ZEROS_MAX;

@@ -37,8 +37,9 @@ pub enum RegistrationError {
     Unreachable(std::io::Error),
     #[error("the registrar does not answer")]
     Silent,
+    /// With this status.
     #[error("the registrar refuses username or password")]
-    Credentials,
+    Credentials(u16),
     #[error("the registrar refuses with status {0}")]
     Refused(u16),
 }
@@ -49,15 +50,15 @@ impl RegistrationError {
         match self {
             Self::Silent => true,
             Self::Refused(status) => *status == 408 || (500..600).contains(status),
-            Self::Address(_) | Self::Unreachable(_) | Self::Credentials => false,
+            Self::Address(_) | Self::Unreachable(_) | Self::Credentials(_) => false,
         }
     }
 
     /// The registrar's status, if that is why.
     fn status(&self) -> Option<u16> {
         match self {
-            Self::Refused(status) => Some(*status),
-            Self::Address(_) | Self::Unreachable(_) | Self::Silent | Self::Credentials => None,
+            Self::Refused(status) | Self::Credentials(status) => Some(*status),
+            Self::Address(_) | Self::Unreachable(_) | Self::Silent => None,
         }
     }
 }
@@ -233,7 +234,7 @@ impl Registration {
                 status => return Err(RegistrationError::Refused(status)),
             }
         }
-        Err(RegistrationError::Credentials)
+        Err(RegistrationError::Credentials(401))
     }
 
     /// The address that requests go to.
@@ -296,13 +297,13 @@ impl Registration {
         } else {
             "Proxy-Authenticate"
         };
-        let challenge =
-            strongest(response.headers.all(name)).ok_or(RegistrationError::Credentials)?;
+        let refusal = || RegistrationError::Credentials(response.status);
+        let challenge = strongest(response.headers.all(name)).ok_or_else(refusal)?;
         // Credentials that are refused although the nonce is fresh are wrong.
         let refused = self.challenge.is_some() && self.count == 1 && !challenge.stale;
         self.challenge = None;
         if refused {
-            return Err(RegistrationError::Credentials);
+            return Err(refusal());
         }
         self.count = 0;
         self.challenge = Some((response.status, challenge));

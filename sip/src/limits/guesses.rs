@@ -11,9 +11,9 @@ use std::{
 use super::address_holder::holder;
 
 /// Wrong passwords of one address that are checked in a minute.
-const OF_ADDRESS: u32 = 10;
+const OF_ADDRESS: usize = 10;
 /// The same for one user over all addresses where the user has not authenticated.
-const OF_USER: u32 = 100;
+const OF_USER: usize = 100;
 const MINUTE: u64 = 60;
 /// The number of remembered addresses and users; one more drops the oldest.
 const REMEMBERED_MAX: usize = 10_000;
@@ -69,11 +69,10 @@ struct Table<K> {
     order: VecDeque<K>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default)]
 struct Tries {
-    /// When the first of them came.
-    since: u64,
-    wrong: u32,
+    /// When the last wrong ones came, the oldest first.
+    wrong: VecDeque<u64>,
     blocked_until: u64,
 }
 
@@ -92,7 +91,7 @@ impl<K: Clone + Eq + Hash> Table<K> {
         tries.is_some_and(|tries| tries.blocked_until > second)
     }
 
-    fn wrong(&mut self, key: K, most: u32, second: u64) {
+    fn wrong(&mut self, key: K, most: usize, second: u64) {
         if !self.tries.contains_key(&key) {
             if self.order.len() >= REMEMBERED_MAX
                 && let Some(oldest) = self.order.pop_front()
@@ -101,22 +100,12 @@ impl<K: Clone + Eq + Hash> Table<K> {
             }
             self.order.push_back(key.clone());
         }
-        let none = Tries {
-            since: second,
-            wrong: 0,
-            blocked_until: 0,
-        };
-        let tries = self.tries.entry(key).or_insert(none);
-        if second >= tries.since + MINUTE {
-            *tries = none;
-        }
-        tries.wrong += 1;
-        if tries.wrong >= most {
-            *tries = Tries {
-                blocked_until: second + MINUTE,
-                ..none
-            };
-            tries.since = second + MINUTE;
+        let tries = self.tries.entry(key).or_default();
+        tries.wrong.retain(|at| second < at + MINUTE);
+        tries.wrong.push_back(second);
+        if tries.wrong.len() >= most {
+            tries.wrong.clear();
+            tries.blocked_until = second + MINUTE;
         }
     }
 }
@@ -152,6 +141,17 @@ mod tests {
             PasswordVerdict::Compare
         );
         assert_eq!(guesses.verdict(ayu, 69), PasswordVerdict::Compare);
+    }
+
+    #[test]
+    fn any_minute_counts() {
+        let mut guesses = Guesses::default();
+        let ayu = claim(1, "ayu", false);
+        guesses.wrong(ayu, 0);
+        (0..8).for_each(|_| guesses.wrong(ayu, 59));
+        assert_eq!(guesses.verdict(ayu, 60), PasswordVerdict::Compare);
+        (0..2).for_each(|_| guesses.wrong(ayu, 60));
+        assert_eq!(guesses.verdict(ayu, 60), PasswordVerdict::Blocked);
     }
 
     #[test]

@@ -219,7 +219,10 @@ impl Call {
                         }
                     }
                 }
-                MachineEffect::CloseVoice => self.close_voice(),
+                MachineEffect::CloseVoice => {
+                    self.early_voice = None;
+                    self.close_voice();
+                }
                 MachineEffect::Fault(words) => {
                     tracing::warn!(call = self.call_id, %words, "a call broke");
                 }

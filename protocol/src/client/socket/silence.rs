@@ -171,16 +171,6 @@ impl SilenceWatch {
         }
     }
 
-    /// The same for a peer that is lost also if it has never answered a ping. The first ping is due after `quiet`, once anything
-    /// was received.
-    pub fn strict(heard: LastReceived, quiet: Duration, answer: Duration) -> Self {
-        Self {
-            pinged: Some(heard.last()),
-            has_answered: true,
-            ..Self::new(heard, quiet, answer)
-        }
-    }
-
     pub fn answered(&mut self) {
         self.has_answered = true;
     }

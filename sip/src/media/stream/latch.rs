@@ -158,7 +158,12 @@ impl Latch {
         let known = match proof {
             PacketProof::Signed => true,
             PacketProof::Follows => is_named || from.ip() == self.media().ip(),
-            PacketProof::None => is_named,
+            // A phone behind NAT that has sent no media yet.
+            PacketProof::None => {
+                let is_behind_nat = self.sdp_media.ip().to_canonical() != self.signalling;
+                let is_signalling = from.ip().to_canonical() == self.signalling;
+                is_named || (self.media.is_none() && is_behind_nat && is_signalling)
+            }
         };
         if known {
             self.reports = Some(from);
@@ -318,6 +323,11 @@ mod tests {
     #[test]
     fn reports_come_from_where_media_comes() {
         let (mut latch, _, nat, stranger) = latch();
+        // A listener behind NAT sends no media, only reports.
+        assert!(!latch.admits_report(stranger, None));
+        assert!(latch.admits_report(nat, None));
+        assert_eq!(latch.reports(), nat);
+        latch.reports = Option::None;
         assert!(twice(&mut latch, nat, 0));
         let beside = address("203.0.113.5:61077");
         for (from, proof) in [(stranger, None), (stranger, Follows), (beside, None)] {

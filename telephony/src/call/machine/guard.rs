@@ -93,7 +93,7 @@ pub(super) struct ConversationGuard {
     caller_since: u64,
     /// The agent owes the caller an answer.
     owed: Option<OwedAnswer>,
-    /// When a model was ready for the first words.
+    /// When a model was ready for the first words, or came back.
     ready_at: u64,
     /// The caller has said nothing since the agent's words.
     silence: Option<CallerSilence>,
@@ -177,16 +177,28 @@ impl ConversationGuard {
 
     /// The call is answered: the caller waits for the first words.
     pub(super) fn begin(&mut self, now: u64) {
+        self.silence = None;
         self.owe(now, OwedWords::Words);
     }
 
     /// The first words cannot come before the model is ready. It is asked later, unless the next step comes before that. The other
     /// steps count from the beginning: the caller waits all the same.
     pub(super) fn model_ready(&mut self, now: u64) {
+        if self.owed.is_some_and(|owed| owed.what != OwedWords::Words) {
+            return self.model_back(now);
+        }
         let [(asked, _), (filled, _), ..] = WAITING;
-        let waits = |owed: &&mut OwedAnswer| {
-            owed.what == OwedWords::Words && owed.steps < 2 && now + asked < owed.since + filled
-        };
+        let waits = |owed: &&mut OwedAnswer| owed.steps < 2 && now + asked < owed.since + filled;
+        if let Some(owed) = self.owed.as_mut().filter(waits) {
+            owed.steps = 0;
+            self.ready_at = now;
+        }
+    }
+
+    /// The model has come back, and may not know that it owes an answer: steps that it has missed are taken again.
+    pub(super) fn model_back(&mut self, now: u64) {
+        let [(asked, _), _, (replaced, _), _] = WAITING;
+        let waits = |owed: &&mut OwedAnswer| owed.steps < 3 && now + asked < owed.since + replaced;
         if let Some(owed) = self.owed.as_mut().filter(waits) {
             owed.steps = 0;
             self.ready_at = now;
@@ -433,7 +445,9 @@ impl ConversationGuard {
                 false => owed.since,
             };
             match step {
-                GuardStep::AskAgain if is_rest => (since + REST_MS, GuardStep::AskForRest),
+                GuardStep::AskAgain if is_rest => {
+                    (since.max(self.ready_at) + REST_MS, GuardStep::AskForRest)
+                }
                 GuardStep::AskAgain => (since.max(self.ready_at) + after, step),
                 step => (since + after, step),
             }

@@ -27,7 +27,7 @@ const SOON_MS: u64 = 2_000;
 const SENTENCE_MS_MAX: u64 = 8_000;
 /// Time limits for the agent's last words before a transfer, and for the person to answer.
 const ANNOUNCEMENT_MS_MAX: u64 = 15_000;
-const CONNECTING_MS_MAX: u64 = 120_000;
+const CONNECTING_MS_MAX: u64 = 140_000;
 
 #[derive(Debug)]
 pub(super) struct Departure {
@@ -187,9 +187,10 @@ impl CallMachine {
             matches!(&self.phase, Phase::Leaving(leaving) if leaving.is_interrupted);
         self.goodbyes += 1;
         self.phase = Phase::Talking;
-        match is_interrupted {
-            true => self.flush_speech(true, now, out),
-            false => self.pause_speech(now, out),
+        if is_interrupted {
+            self.flush_speech(true, now, out);
+        } else if self.interruptions_mode() == InterruptionMode::Fast {
+            self.pause_speech(now, out);
         }
         out.push(MachineEffect::Voice(VoiceInput::Text(GO_ON.to_owned())));
     }

@@ -97,6 +97,8 @@ enum Phase {
     /// Waits for the phone's acknowledgement.
     Answering {
         until: u64,
+        /// When a voice session that opened early is given up; `None` once that is done.
+        voice_until: Option<u64>,
     },
     Talking,
     Leaving(Departure),
@@ -230,7 +232,7 @@ impl CallMachine {
                 Some(away.map_or(*until, |away| away.min(*until)))
             }
             Phase::Opening(opening) => Some(opening.until),
-            Phase::Answering { until } => Some(*until),
+            Phase::Answering { until, voice_until } => Some(voice_until.unwrap_or(*until)),
             Phase::Closing(closing) => Some(closing.wait.until),
             Phase::Joined(joined) => self.joined_due(joined),
             Phase::Talking => {
@@ -272,6 +274,16 @@ impl CallMachine {
                 self.reject(refusal::unavailable(words), Some(end), now, out);
             }
             Phase::Opening(_) => self.answer(now, out),
+            Phase::Answering {
+                until,
+                voice_until: Some(_),
+            } => {
+                self.phase = Phase::Answering {
+                    until: *until,
+                    voice_until: None,
+                };
+                self.unacknowledged(out);
+            }
             Phase::Answering { .. } => {
                 let end = End::failed(
                     HangupReason::BridgeError,

@@ -12,6 +12,8 @@ use crate::voice::VoiceInput;
 
 /// Time limit for the voice session to open before the answer.
 const OPENS_MS: u64 = 2_000;
+/// Time after the answer in which a voice session that opened early is kept without the phone's acknowledgement.
+const EARLY_MS: u64 = 2_000;
 /// Time limit for the phone's acknowledgement of the answer.
 const ACKNOWLEDGE_MS: u64 = 40_000;
 
@@ -58,13 +60,21 @@ impl CallMachine {
 
     /// Answers the call. The voice may still be opening.
     pub(super) fn answer(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
-        let until = now.ms + ACKNOWLEDGE_MS;
-        let answering = Phase::Answering { until };
+        let answering = Phase::Answering {
+            until: now.ms + ACKNOWLEDGE_MS,
+            voice_until: Some(now.ms + EARLY_MS),
+        };
         if let Phase::Opening(OpeningVoice { did, .. }) =
             std::mem::replace(&mut self.phase, answering)
         {
             out.push(MachineEffect::Leg(Order::Answer { did }));
         }
+    }
+
+    /// The phone has not acknowledged the answer in time: the session is left to another call, and opens after the answer.
+    pub(super) fn unacknowledged(&mut self, out: &mut Vec<MachineEffect>) {
+        self.rules.opens_early = false;
+        self.close_voice(out);
     }
 
     /// The phone has acknowledged the answer.

@@ -66,6 +66,10 @@ impl CallMachine {
                     }
                 }
                 self.is_held = is_held;
+                let sound = self.sound_at(now);
+                if let VoiceState::Away { sound_at, .. } = &mut self.voice {
+                    *sound_at = sound;
+                }
                 let order = if is_held {
                     Order::Pause
                 } else {
@@ -124,6 +128,7 @@ impl CallMachine {
             }
             VoiceEvent::Reconnected => {
                 self.voice = VoiceState::Ready;
+                self.guard.model_back(now.ms);
                 self.functions.reconnected();
             }
             VoiceEvent::Lost(words) => self.voice_lost(&words, now, out),
@@ -349,7 +354,7 @@ impl CallMachine {
             self.voice_lost(&words, now, out);
             return;
         }
-        let is_waiting = !self.guard.caller_speaks();
+        let is_waiting = !self.is_held && !self.guard.caller_speaks();
         match is_filled {
             _ if !is_waiting => {}
             false => self.ask_for_patience(now, out),

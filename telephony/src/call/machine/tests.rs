@@ -1022,7 +1022,7 @@ fn nobody_is_called_once_the_bridge_stops() {
 #[test]
 fn a_person_who_does_not_answer_in_time_is_called_no_more() {
     let mut call = connecting();
-    assert!(call.wait(119_999).is_empty());
+    assert!(call.wait(139_999).is_empty());
     let effects = call.wait(1);
     assert_eq!(orders(&effects), [&Order::CancelTransfer]);
     let [VoiceInput::Text(words)] = tells(&effects)[..] else {

@@ -413,7 +413,8 @@ fn a_provider_that_is_away_for_three_seconds_is_left_and_the_caller_hears_one_fi
     );
     call.on(MachineInput::Voice(VoiceEvent::Ready));
     let all = guards(&mut call, 3_000);
-    assert_eq!(all, [], "the filler of the wait was heard");
+    let asked = line(2_500, "text");
+    assert_eq!(all, [asked], "the filler of the wait was heard");
 }
 
 #[test]
@@ -462,6 +463,62 @@ fn early() -> CallRules {
         opens_early: true,
         ..rules_with_fallback()
     }
+}
+
+/// A trunk has ten such sessions at once, and forged calls are never acknowledged.
+#[test]
+fn a_voice_that_opened_early_is_given_up_two_seconds_after_the_answer() {
+    let mut call = Story::with(early());
+    call.on(taken());
+    call.on(MachineInput::Voice(VoiceEvent::Ready));
+    let closed = |effects: &[MachineEffect]| effects.contains(&MachineEffect::CloseVoice);
+    assert!(!closed(&call.wait(1_999)));
+    assert!(closed(&call.wait(1)));
+    assert!(call.wait(10_000).is_empty());
+    let effects = call.on(MachineInput::Leg(LegEvent::Answered));
+    assert_eq!(opened(&effects), [VoiceProvider::Gemini]);
+    assert_eq!(tells(&effects), [&VoiceInput::Greet]);
+}
+
+/// A session that goes on after a broken connection need not know what it owes.
+#[test]
+fn a_model_that_comes_back_and_says_nothing_is_asked() {
+    let mut call = asked(rules());
+    call.on(MachineInput::Voice(VoiceEvent::Away));
+    let away = guards(&mut call, 2_700);
+    assert_eq!(away, [line(1_400, "phrase")]);
+    call.on(MachineInput::Voice(VoiceEvent::Reconnected));
+    assert_eq!(guards(&mut call, 5_000), [line(2_500, "text")]);
+}
+
+/// Such sounds would be heard after the hold, when the model is long back.
+#[test]
+fn nothing_is_said_while_the_call_is_held() {
+    let mut call = asked(rules());
+    call.hold();
+    call.on(MachineInput::Voice(VoiceEvent::Away));
+    assert_eq!(guards(&mut call, 7_000), []);
+    call.on(MachineInput::Leg(LegEvent::Held(false)));
+    assert_eq!(guards(&mut call, 900), []);
+}
+
+#[test]
+fn a_transfer_that_fails_is_no_silence_of_the_caller() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    call.play(&effects);
+    // Reminded twice.
+    assert_eq!(guards(&mut call, 40_000).len(), 2);
+    call.on(tool("t", "transfer_to_human", json!({})));
+    guards(&mut call, 60_000);
+    call.on(MachineInput::Leg(LegEvent::Transfer(Err(
+        "no answer".to_owned()
+    ))));
+    call.on(AUDIO());
+    let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    call.play(&effects);
+    assert_eq!(guards(&mut call, 9_000), []);
 }
 
 #[test]

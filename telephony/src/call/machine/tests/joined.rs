@@ -214,7 +214,7 @@ fn a_call_that_is_about_to_end_ends_although_somebody_answers() {
 #[test]
 fn a_person_who_answers_in_the_last_moment_has_the_caller() {
     let mut call = connecting();
-    let effects = call.wait(120_000);
+    let effects = call.wait(140_000);
     assert_eq!(orders(&effects), [&Order::CancelTransfer]);
     let effects = call.on(has_answered());
     assert!(told(&effects)[0].starts_with("transferred"), "{effects:?}");
