@@ -32,4 +32,5 @@ mod routes;
 mod simulator;
 mod telemetry;
 mod telephony;
+mod web;
 mod whatsapp;

@@ -25,7 +25,7 @@ use crate::{
         route::{BASE, RouteLookup},
     },
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
-    operations::{self, agents, calls, credits, functions, numbers, voices, webhooks},
+    operations::{self, agents, calls, credits, functions, numbers, voices, web_calls, webhooks},
     pages::packed,
 };
 
@@ -55,6 +55,8 @@ pub const ROUTES: &[ApiRoute] = &[
 
     get("/agents/{id}/versions", "agents.versions", |r| r.to(lists::versions), "The versions of an agent that are kept, oldest first.").query(PAGED).ok::<lists::AgentVersionList>().fails(AGENT),
     get("/agents/{id}/versions/{version}", "agents.version", |r| r.to(answer(agents::version)), "One version of an agent: what the calls that name it began with.").ok::<agents::AgentVersion>().fails(AGENT),
+
+    post("/agents/{id}/web-calls", "agents.webCall", |r| r.to(again(web_calls::create)), "Make a token for one call from a browser, good for 60 s.").may_take::<web_calls::WebCallInput>().created::<web_calls::WebCallToken>().fails(AGENT),
 
     post("/agents/{id}/functions", "functions.create", |r| r.to(again(functions::create)), "Give an agent a function.").takes::<functions::FunctionDraft>().ignores(functions::READ_ONLY).created::<functions::Function>().fails(NEW_FUNCTION).leaves(AuditAction::FunctionCreate),
     get("/agents/{id}/functions", "functions.list", |r| r.to(lists::functions), "All functions of an agent, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::FunctionList>().fails(AGENT),

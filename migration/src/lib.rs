@@ -16,6 +16,7 @@ mod migrate;
 mod script;
 mod state;
 mod turns;
+mod web;
 
 use sea_orm_migration::prelude::*;
 
@@ -62,6 +63,8 @@ fn steps() -> Vec<Step> {
         Step::Breaking(Box::new(first::STEP)),
         Step::Additive(Box::new(callers::STEP)),
         Step::Additive(Box::new(turns::STEP)),
+        // Calls without a number.
+        Step::Breaking(Box::new(web::STEP)),
     ];
     #[cfg(feature = "fail-points")]
     fail_points::change(&mut steps);

@@ -18,8 +18,8 @@ pub use self::{
     agent::{CallAgent, FunctionDeclaration},
     command::{Command, CommandKind},
     message::{
-        BridgeMessage, CallMessage, CallReport, FunctionInvocation, Heartbeat, IncomingCall,
-        MessageContent, MessageType, NumberedTurn, SpokenTurn, VoiceReport,
+        BridgeMessage, CallMessage, CallReport, CalledParty, FunctionInvocation, Heartbeat,
+        IncomingCall, MessageContent, MessageType, NumberedTurn, SpokenTurn, VoiceReport,
     },
     reply::{CalleeNames, ErrorCode, InvocationOutcome, ReplyError},
 };

@@ -1,8 +1,8 @@
 //! The messages of a bridge, as they are written.
 
 use dikala_entities::{
-    CallId, CallerNumber, ChannelKind, HangupInitiator, HangupReason, Millis, PhoneNumber, Speaker,
-    TraceParent, VoiceProvider,
+    AgentId, CallId, CallerNumber, ChannelKind, HangupInitiator, HangupReason, Millis, PhoneNumber,
+    Speaker, TraceParent, VoiceProvider,
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -58,14 +58,39 @@ pub enum MessageContent {
     Call(CallMessage),
 }
 
+/// The called side: a number, or an agent if the call comes from a browser.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub enum CalledParty {
+    #[serde(rename = "did")]
+    Number(PhoneNumber),
+    #[serde(rename = "agentId")]
+    Agent(AgentId),
+}
+
+impl CalledParty {
+    /// The called number, if there is one.
+    pub fn number(&self) -> Option<&PhoneNumber> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::Agent(_) => None,
+        }
+    }
+}
+
+impl From<PhoneNumber> for CalledParty {
+    fn from(number: PhoneNumber) -> Self {
+        Self::Number(number)
+    }
+}
+
 /// `call.incoming`
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IncomingCall {
     /// The bridge's own id of the call: 1 to 128 characters. A repeated id is the same call.
     pub bridge_call_id: String,
-    /// The called number.
-    pub did: PhoneNumber,
+    #[serde(flatten)]
+    pub called: CalledParty,
     pub caller_number: CallerNumber,
     /// Absent means a telephone call.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -94,6 +94,8 @@ pub enum ErrorCode {
     InvalidMessage,
     UnknownType,
     UnknownNumber,
+    UnknownAgent,
+    NotAllowed,
     UnknownCall,
     InvalidTransition,
     Busy,
@@ -107,6 +109,8 @@ impl ErrorCode {
             Self::InvalidMessage => "invalid_message",
             Self::UnknownType => "unknown_type",
             Self::UnknownNumber => "unknown_number",
+            Self::UnknownAgent => "unknown_agent",
+            Self::NotAllowed => "not_allowed",
             Self::UnknownCall => "unknown_call",
             Self::InvalidTransition => "invalid_transition",
             Self::Busy => "busy",
@@ -146,6 +150,12 @@ impl ReplyError {
             ErrorCode::UnknownType => "The type of the message is unknown.".into(),
             ErrorCode::UnknownNumber => {
                 "No tenant has the number in did; an operator can add it.".into()
+            }
+            ErrorCode::UnknownAgent => "There is no agent with that agentId.".into(),
+            ErrorCode::NotAllowed => {
+                "Only a bridge that is marked for calls from browsers may report one; an operator can make one with `dikala bridge \
+                 create --web`."
+                    .into()
             }
             ErrorCode::UnknownCall => "This bridge has no call with that callId.".into(),
             ErrorCode::InvalidTransition => "The call's status does not allow this message.".into(),

@@ -38,6 +38,7 @@ mod whatsapp;
 pub use self::media::{
     fir::Resampler,
     tones::{waiting_tone, warning_tone},
+    web::{WebFault, WebMedia},
 };
 pub use self::{
     edge::{

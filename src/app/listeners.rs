@@ -16,7 +16,8 @@ use actix_web::{
 };
 use dikala_actors::traces::Traces;
 use dikala_entities::Store;
-use tokio::sync::watch;
+use dikala_telephony::bridge::WebCall;
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::actors::ActorSystem;
 use crate::{
@@ -38,6 +39,7 @@ use crate::{
     operator_api::{self, OperatorContext},
     overview::{self, OverviewSampler},
     routes,
+    web::{self, WebContext},
 };
 
 /// Threads that serve HTTP; bridges and requests share them.
@@ -86,6 +88,8 @@ pub(super) struct OptionalCounters {
     pub(super) mails: Option<Arc<MailStats>>,
     /// None if no bridge runs in this process.
     pub(super) telephony: Option<LocalBridge>,
+    /// The channel for calls from browsers.
+    pub(super) web: Option<mpsc::Sender<WebCall>>,
 }
 
 /// The state of both listeners.
@@ -94,6 +98,7 @@ pub(super) struct Listeners {
     services: Data<Services>,
     operations: Data<OperationResources>,
     bridge: Data<BridgeContext>,
+    web: Data<WebContext>,
     health: Data<HealthChecks>,
     /// The tokens of the operators' listener.
     tokens: Data<OperatorTokens>,
@@ -174,6 +179,12 @@ impl Listeners {
                 budgets: Arc::default(),
                 stopping: stops.stopping.clone(),
             }),
+            web: Data::new(WebContext {
+                runtime: runtime.clone(),
+                bridge: counted.web,
+                places: Arc::new(Semaphore::new(settings.web_calls_max())),
+                draining: stops.draining.clone(),
+            }),
             health: Data::new(health.clone()),
             metrics: Data::new(MetricSources {
                 runtime: runtime.clone(),
@@ -214,11 +225,13 @@ impl Listeners {
                 .app_data(self.operations.clone())
                 .app_data(self.services.http.clone())
                 .app_data(self.bridge.clone())
+                .app_data(self.web.clone())
                 .app_data(self.health.clone())
                 .app_data(state.clone())
                 .wrap(Condition::new(!origins.is_empty(), cors(&origins)))
                 .wrap(from_fn(request_scope))
                 .configure(bridge::configure)
+                .configure(web::configure)
                 .configure(health::configure)
                 .configure(dashboard::configure)
                 .configure(routes::configure_api)

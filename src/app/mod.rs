@@ -242,6 +242,7 @@ impl App {
                 id: *id,
                 records: bridge.counted(),
             }),
+            web: telephony.as_ref().and_then(|(bridge, _)| bridge.web()),
         };
         let stops = ShutdownSignals {
             draining: is_draining,

@@ -5,7 +5,7 @@
 
 mod auth;
 mod budget;
-mod frames;
+pub mod frames;
 mod http;
 mod newest;
 mod ordering;

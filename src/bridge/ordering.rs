@@ -158,7 +158,7 @@ async fn answer(
 /// The tenant that an incoming call is charged to, for fair sharing.
 pub fn payer(calls: &CallRouter, request: &BridgeMessage) -> TenantHint {
     match &request.content {
-        MessageContent::Incoming(incoming) => calls.tenant_of_number(&incoming.did),
+        MessageContent::Incoming(incoming) => calls.tenant_of_called(&incoming.called),
         _ => None,
     }
 }
@@ -191,7 +191,7 @@ async fn carry_out(
 ) -> (Result<Success, CallError>, MessageReservation) {
     let answer = match content {
         MessageContent::Incoming(incoming) => {
-            let payer = calls.tenant_of_number(&incoming.did);
+            let payer = calls.tenant_of_called(&incoming.called);
             match share.ring_turn(payer, &mut room, RING_WITHIN).await {
                 Err(error) => Err(error),
                 Ok(_turn) => Box::pin(arrived(since, calls.incoming(bridge, incoming)))

@@ -149,6 +149,9 @@ pub enum BridgeCommand {
     Create {
         #[arg(long)]
         name: String,
+        /// It may report calls from browsers.
+        #[arg(long)]
+        web: bool,
     },
     /// All bridges.
     List,
@@ -347,8 +350,10 @@ struct BridgeWithToken<'a> {
 pub async fn bridge(command: BridgeCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
     let context = open(layers).await?.operation();
     match command {
-        BridgeCommand::Create { name } => {
-            let input = CommandInput::default().with("--name", "name", Some(name));
+        BridgeCommand::Create { name, web } => {
+            let input = CommandInput::default()
+                .with("--name", "name", Some(name))
+                .with("--web", "web", Some(web));
             let created = bridges::create(context, input.body()).await;
             let created = input.outcome(created)?.value;
             let token = created.secret();

@@ -299,6 +299,11 @@ impl Settings {
         })
     }
 
+    /// Simultaneous calls from browsers. As many as calls of telephones, beside them.
+    pub fn web_calls_max(&self) -> usize {
+        self.bridge_keys().sip.max_calls
+    }
+
     /// The settings of a bridge that runs on its own.
     pub fn bridge_keys(&self) -> dikala_telephony::settings::BridgeSettings {
         let lost_after = u64::try_from(self.bridge.lost_after_seconds).unwrap_or_default();

@@ -24,6 +24,15 @@ impl HttpRefusal {
         }
     }
 
+    /// Something is missing here, or for now.
+    pub fn unavailable(code: &'static str, message: &'static str) -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code,
+            message,
+        }
+    }
+
     /// A malformed request.
     pub fn bad_request(code: &'static str, message: &'static str) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Removes expired rows of members and operators: links, sessions, failed sign-ins, mails and
-//! sign-outs.
+//! Removes expired rows of members and operators: links, sessions, failed sign-ins, mails, sign-outs and
+//! tokens of calls.
 
 use std::time::Instant;
 
@@ -9,12 +9,13 @@ use sea_orm::{ConnectionTrait, DbErr};
 use super::{ids, rest, statement};
 
 /// A table, its key column, and its column of expiry.
-const TABLES: [(&str, &str, &str); 5] = [
+const TABLES: [(&str, &str, &str); 6] = [
     ("login_links", "hash", "expires_at"),
     ("sessions", "hash", "ends_at"),
     ("sign_in_failures", "subject", "ends_at"),
     ("mails", "id", "ends_at"),
     ("operator_sign_outs", "session_hash", "ends_at"),
+    ("web_calls", "hash", "expires_at"),
 ];
 
 /// Removes expired rows in small batches. Returns their number.
@@ -88,6 +89,10 @@ mod tests {
             format!(
                 "INSERT INTO operator_sign_outs (session_hash, ends_at) VALUES ('soon', {soon}), ('over', {over})"
             ),
+            format!(
+                "INSERT INTO web_calls (hash, tenant_id, agent_id, caller_number, is_detailed, expires_at) VALUES \
+                 ('soon', 'ten_1', 'agent_1', 'web', false, {soon}), ('over', 'ten_1', 'agent_1', 'web', false, {over})"
+            ),
         ] {
             store
                 .writer()
@@ -95,12 +100,12 @@ mod tests {
                 .await
                 .expect("rows");
         }
-        assert_eq!(sweep(&store, NOW).await, Ok(600 + 4));
+        assert_eq!(sweep(&store, NOW).await, Ok(600 + 5));
         for (table, key, _) in TABLES {
             let left = statement(&store, &format!("SELECT {key} FROM {table}"), []);
             let left: Vec<String> = ids(store.reader(), left).await.expect("reads");
             assert_eq!(left, ["soon"], "{table}");
         }
-        assert_eq!(sweep(&store, NOW.plus_ms(1)).await, Ok(5));
+        assert_eq!(sweep(&store, NOW.plus_ms(1)).await, Ok(6));
     }
 }

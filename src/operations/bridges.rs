@@ -23,7 +23,7 @@ use crate::{
     http::{
         answer::{Created, NoContent},
         error::{ApiError, Missing},
-        extract::{Id, OperatorQuery, RequestBody},
+        extract::{Id, OperatorQuery, RequestBody, boolean},
         route::OPERATORS_BASE,
     },
     pages::form::{Fields, Shape},
@@ -35,6 +35,9 @@ use crate::{
 pub struct BridgeInput {
     #[schema(min_length = 1, max_length = 120)]
     name: String,
+    /// True for a bridge that may report calls from browsers, which call an agent and no number.
+    #[schema(default = false, required = false)]
+    web: bool,
 }
 
 /// The fields of [`BridgeInput`] in a form.
@@ -46,6 +49,8 @@ pub const FIELDS: &Fields = &[("name", Shape::Text)];
 pub struct BridgeView {
     pub id: BridgeId,
     pub name: String,
+    /// It may report calls from browsers.
+    pub web: bool,
     pub created_at: Millis,
     pub last_seen_at: Option<Millis>,
     pub revoked_at: Option<Millis>,
@@ -56,6 +61,7 @@ impl From<bridge::Model> for BridgeView {
         Self {
             id: row.id,
             name: row.name,
+            web: row.is_web,
             created_at: row.created_at,
             last_seen_at: row.last_seen_at,
             revoked_at: row.revoked_at,
@@ -67,7 +73,7 @@ impl From<bridge::Model> for BridgeView {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Bridge, example = json!({
-    "id": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "sip-1", "createdAt": "2026-01-15T03:30:00.000Z",
+    "id": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "sip-1", "web": false, "createdAt": "2026-01-15T03:30:00.000Z",
     "lastSeenAt": "2026-01-15T03:31:00.000Z", "revokedAt": null, "connected": true, "calls": 12
 }))]
 pub struct BridgeStatus {
@@ -84,7 +90,7 @@ pub struct BridgeStatus {
 // Not `Debug`: it holds a credential in the clear.
 #[derive(Clone, Serialize, ToSchema)]
 #[schema(as = NewBridge, example = json!({
-    "token": "dkb_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN", "id": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "sip-1",
+    "token": "dkb_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN", "id": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "sip-1", "web": false,
     "createdAt": "2026-01-15T03:30:00.000Z", "lastSeenAt": null, "revokedAt": null, "connected": false, "calls": 0
 }))]
 pub struct CreatedBridge {
@@ -194,12 +200,21 @@ pub async fn create(
     body: RequestBody,
 ) -> Result<Created<CreatedBridge>, ApiError> {
     let input = body.form()?.read(&[], |form| {
-        let name = form.required("name", None, name)?;
-        Some(BridgeInput { name })
+        let name = form.required("name", None, name);
+        let web = form.defaulted("web", None, false, boolean);
+        Some(BridgeInput { name: name?, web })
     })?;
     let token = BRIDGE_TOKEN_SCHEME.generate();
     let write = context.begin().await?;
-    let row = insert(&*write, input.name, &token, &context.origin, context.now).await?;
+    let row = insert(
+        &*write,
+        input.name,
+        input.web,
+        &token,
+        &context.origin,
+        context.now,
+    )
+    .await?;
     let path = format!("{OPERATORS_BASE}/bridges/{}", row.id);
     let created = CreatedBridge {
         token: token.expose().to_owned(),
@@ -216,6 +231,7 @@ pub async fn create(
 pub async fn insert(
     txn: &impl ConnectionTrait,
     name: String,
+    is_web: bool,
     token: &Credential,
     origin: &ChangeOrigin,
     now: Millis,
@@ -223,6 +239,7 @@ pub async fn insert(
     let row = bridge::Model {
         id: BridgeId::new(now),
         name,
+        is_web,
         hash: token.hash(),
         created_at: now,
         last_seen_at: None,

@@ -9,14 +9,14 @@ pub mod turns;
 
 use dikala_actors::calls::{CallError, CallInput, TRANSFERS_MAX, versions};
 use dikala_entities::{
-    AgentId, AuditAction, CallId, CallStatus, CallerNumber, ChannelKind, HangupInitiator,
-    HangupReason, Millis, OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, TurnLatencyMs,
-    VoiceProvider, call, hangup_request, transcript,
+    AgentId, AuditAction, CallId, CallStatus, CalleeNumber, CallerNumber, ChannelKind,
+    HangupInitiator, HangupReason, Millis, OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId,
+    TurnLatencyMs, VoiceProvider, call, hangup_request, transcript,
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, DerivePartialModel, EntityTrait,
     IntoActiveModel, PartialModelTrait, QueryFilter, QueryOrder, QuerySelect, Select,
-    sea_query::OnConflict,
+    sea_query::{Expr, ExprTrait, OnConflict},
 };
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
@@ -49,8 +49,8 @@ const GO_BACK: &str =
 #[serde(rename_all = "camelCase")]
 #[schema(as = Call, example = json!({
     "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6",
-    "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3, "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890",
-    "channel": "phone", "direction": "inbound", "status": "ended", "startedAt": "2026-01-15T03:30:00.000Z",
+    "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3, "draft": false, "callerNumber": "+6281298765432",
+    "calleeNumber": "+6281234567890", "channel": "phone", "direction": "inbound", "status": "ended", "startedAt": "2026-01-15T03:30:00.000Z",
     "answeredAt": "2026-01-15T03:30:04.000Z", "joinedAt": null, "endedAt": "2026-01-15T03:31:34.000Z", "durationSeconds": 94,
     "talkTimeSeconds": 90, "hangupReason": "normal", "hangupInitiator": "caller",
     "transcriptSummary": "The caller asked for an appointment on Friday.", "aiCostIdr": 450, "voiceProvider": "gemini",
@@ -59,12 +59,16 @@ const GO_BACK: &str =
 }))]
 pub struct CallView {
     pub id: CallId,
-    pub phone_number_id: PhoneNumberId,
+    /// Null for a call from a browser.
+    pub phone_number_id: Option<PhoneNumberId>,
     pub agent_id: Option<AgentId>,
-    /// The version of the agent that the call began with; null if the call was refused.
+    /// The version of the agent that the call began with; null if the call was refused, or tried settings that are not saved.
     pub agent_version: Option<i64>,
+    /// The call tried settings that are not saved.
+    #[sea_orm(from_expr = "Expr::col((call::Entity, call::Column::Settings)).is_not_null()")]
+    pub draft: bool,
     pub caller_number: CallerNumber,
-    pub callee_number: PhoneNumber,
+    pub callee_number: CalleeNumber,
     pub channel: ChannelKind,
     #[sea_orm(skip)]
     pub direction: CallDirection,
@@ -363,7 +367,10 @@ async fn running(context: &OperationContext, id: CallId) -> Result<TenantId, Api
 async fn tell(context: &OperationContext, id: CallId, input: CallInput) -> Result<(), ApiError> {
     let told = context.serving()?.node.calls.tell(None, id, input).await;
     told.map(drop).map_err(|error| match error {
-        CallError::UnknownCall | CallError::UnknownNumber => ApiError::NotFound(Missing::Call),
+        CallError::UnknownCall
+        | CallError::UnknownNumber
+        | CallError::UnknownAgent
+        | CallError::NotWeb => ApiError::NotFound(Missing::Call),
         CallError::NotActive | CallError::InvalidTransition { .. } => ApiError::CallNotActive,
         CallError::TransferNotAllowed => ApiError::field(no_transfer().in_field("to")),
         CallError::Joined => {

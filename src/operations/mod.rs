@@ -33,6 +33,7 @@ pub mod stored;
 pub mod tenants;
 pub mod texts;
 pub mod voices;
+pub mod web_calls;
 pub mod webhooks;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The compiled-in style sheet, script and icon. Their names contain a hash of their content, so that browsers can
+//! The compiled-in style sheet, scripts and icon. Their names contain a hash of their content, so that browsers can
 //! cache them for a year.
 
 use std::sync::LazyLock;
@@ -25,6 +25,8 @@ pub enum Asset {
     Style,
     Script,
     Icon,
+    /// Talks to an agent, on its page only.
+    Talk,
 }
 
 struct CompressedAsset {
@@ -34,7 +36,7 @@ struct CompressedAsset {
     gzip: Vec<u8>,
 }
 
-static PREPARED: LazyLock<[CompressedAsset; 3]> = LazyLock::new(|| {
+static PREPARED: LazyLock<[CompressedAsset; 4]> = LazyLock::new(|| {
     [
         prepare(
             "style",
@@ -53,6 +55,12 @@ static PREPARED: LazyLock<[CompressedAsset; 3]> = LazyLock::new(|| {
             "svg",
             "image/svg+xml",
             include_bytes!("assets/icon.svg"),
+        ),
+        prepare(
+            "talk",
+            "js",
+            "text/javascript; charset=utf-8",
+            include_bytes!("assets/talk.js"),
         ),
     ]
 });
@@ -79,6 +87,7 @@ impl Asset {
             Self::Style => 0,
             Self::Script => 1,
             Self::Icon => 2,
+            Self::Talk => 3,
         };
         format!("{base}{PATH}/{}", PREPARED[at].name)
     }
@@ -120,7 +129,7 @@ mod tests {
     fn they_are_small_and_named_by_what_is_in_them() {
         let bytes: usize = PREPARED.iter().map(|asset| asset.gzip.len()).sum();
         assert!((1..20_000).contains(&bytes), "{bytes}");
-        for asset in [Asset::Style, Asset::Script, Asset::Icon] {
+        for asset in [Asset::Style, Asset::Script, Asset::Icon, Asset::Talk] {
             assert!(
                 asset.path("/dashboard").starts_with("/dashboard/assets/"),
                 "{asset:?}"

@@ -207,7 +207,7 @@ impl SimulatedCalls {
         let bridge_call_id = format!("sim-{}-{number}", self.run);
         let incoming = IncomingCall {
             bridge_call_id: bridge_call_id.clone(),
-            did: did.clone(),
+            called: did.clone().into(),
             caller_number: caller.parse().expect("a caller is any short text"),
             channel: None,
             metadata: Some(Map::from_iter([(

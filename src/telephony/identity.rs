@@ -28,12 +28,13 @@ pub(super) async fn take(runtime: &Runtime) -> Result<(BridgeId, Credential), Id
         Some(bridge) => bridge,
         None => {
             let by = ChangeOrigin::cli(runtime.member.name());
-            bridges::insert(&txn, name, &token, &by, runtime.clock.now()).await?
+            bridges::insert(&txn, name, true, &token, &by, runtime.clock.now()).await?
         }
     };
     let id = bridge.id;
     let mut bridge = bridge.into_active_model();
     bridge.hash = Set(token.hash());
+    bridge.is_web = Set(true);
     // Marks it as used, so that another node that starts now takes another.
     bridge.node = Set(Some(runtime.member.id().to_string()));
     bridge.update(&txn).await?;

@@ -21,11 +21,14 @@ use dikala_sip::{
     statistics::ValueCounts,
 };
 use dikala_telephony::{
-    bridge::{BridgeStartError, StatisticsReader},
+    bridge::{BridgeStartError, StatisticsReader, WebCall},
     settings::BridgeSettings,
     threads::BridgeThreads,
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
 
 use crate::{config::WhatsAppTrunk, node::Runtime};
 
@@ -117,6 +120,11 @@ impl BuiltInBridge {
     /// The listening addresses: `udp://127.0.0.1:5060 tcp://…`.
     pub fn addresses(&self) -> Vec<String> {
         self.running.addresses().into_iter().map(written).collect()
+    }
+
+    /// The channel for calls from browsers; `None` once the bridge has stopped.
+    pub fn web(&self) -> Option<mpsc::Sender<WebCall>> {
+        self.running.web()
     }
 
     /// The source of the bridge's counters.

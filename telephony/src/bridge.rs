@@ -6,29 +6,22 @@ use std::{
     time::Duration,
 };
 
-use dikala_entities::{ChannelKind, Millis, PhoneError};
-use dikala_protocol::{
-    IncomingCall,
-    client::{Address, OpenedCall, ServiceClient, WallClock},
-};
+use dikala_entities::Millis;
+use dikala_protocol::client::{Address, ServiceClient, WallClock};
 use dikala_sip::{
-    Edge, LadderMessage, SipError,
-    leg::{OfferedCall, OfferedChannel, Order},
-    quality::CallQuality,
-    settings::ListenAddress,
+    Edge, LadderMessage, SipError, leg::OfferedCall, quality::CallQuality, settings::ListenAddress,
     statistics::EdgeStatistics,
 };
-use serde_json::{Map, Value, json};
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    task::{JoinHandle, JoinSet},
+    task::JoinHandle,
     time::{Instant, timeout, timeout_at},
 };
 
 use crate::{
     USER_AGENT,
-    call::{self, CallCounters, CallOrigin, CallRules, Providers, TaskDeps, unavailable},
-    early_voices::EarlyVoices,
+    call::{self, CallCounters, CallRules, Providers, TaskDeps},
+    incoming::accept,
     settings::BridgeSettings,
     trust::{Trust, TrustError},
     voice,
@@ -42,6 +35,8 @@ const FAREWELL: Duration = Duration::from_secs(10);
 const LAST_STEPS: Duration = Duration::from_millis(500);
 /// Time that the service gets to acknowledge the last messages.
 const LAST_WORD: Duration = Duration::from_secs(2);
+
+pub use crate::incoming::WebCall;
 
 /// Why a bridge cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -180,6 +175,11 @@ impl TelephonyBridge {
         }
     }
 
+    /// The channel for calls from browsers.
+    pub fn web(&self) -> mpsc::Sender<WebCall> {
+        self.calls.web()
+    }
+
     pub fn counted(&self) -> StatisticsReader {
         StatisticsReader {
             edge: Arc::downgrade(&self.edge),
@@ -210,6 +210,7 @@ impl TelephonyBridge {
 pub struct CallTasks {
     counters: Arc<CallCounters>,
     incoming: mpsc::Sender<OfferedCall>,
+    web: mpsc::Sender<WebCall>,
     closing: oneshot::Sender<()>,
     stop: watch::Sender<Option<Instant>>,
     running: JoinHandle<()>,
@@ -229,6 +230,7 @@ impl CallTasks {
         let (client, service) =
             ServiceClient::start(service, trust.connector(), Arc::clone(&clock), lost_after);
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
+        let (web, from_web) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
         let (stop, stopping) = watch::channel(None);
         let counters: Arc<CallCounters> = Arc::default();
@@ -241,9 +243,10 @@ impl CallTasks {
         Self {
             counters,
             incoming,
+            web,
             closing,
             stop,
-            running: tokio::spawn(accept(client, clock, deps, waiting, closed)),
+            running: tokio::spawn(accept(client, clock, deps, (waiting, from_web), closed)),
             service,
         }
     }
@@ -251,6 +254,11 @@ impl CallTasks {
     /// The channel for new calls.
     pub fn incoming(&self) -> mpsc::Sender<OfferedCall> {
         self.incoming.clone()
+    }
+
+    /// The channel for calls from browsers.
+    pub fn web(&self) -> mpsc::Sender<WebCall> {
+        self.web.clone()
     }
 
     /// Drains the calls: takes no new ones, waits, says the farewell in those still running, and hangs up at `within`.
@@ -298,118 +306,8 @@ fn rules(settings: &BridgeSettings, providers: &Providers) -> CallRules {
     }
 }
 
-/// Gives every call a task. Ends once no more calls are taken and all have ended.
-async fn accept(
-    client: ServiceClient,
-    clock: WallClock,
-    deps: TaskDeps,
-    mut waiting: mpsc::Receiver<OfferedCall>,
-    mut closed: oneshot::Receiver<()>,
-) {
-    let mut calls = JoinSet::new();
-    let mut early = EarlyVoices::default();
-    loop {
-        let incoming = tokio::select! {
-            incoming = waiting.recv() => incoming,
-            _ = &mut closed => None,
-            Some(ended) = calls.join_next() => {
-                log(ended);
-                continue;
-            }
-        };
-        let Some(incoming) = incoming else {
-            break;
-        };
-        let reported = match reported(&incoming, clock()) {
-            Ok(reported) => reported,
-            Err(error) => {
-                tracing::error!(%error, "a call cannot be reported");
-                turn_away(&incoming.leg.orders);
-                continue;
-            }
-        };
-        match client.open_call(reported).await {
-            Some(channel) => {
-                let origin = CallOrigin {
-                    caller: incoming.caller,
-                    channel: kind_of(&incoming.channel),
-                };
-                let permit = early.of_trunk(incoming.trunk);
-                let deps = deps.clone();
-                calls.spawn(call::run(deps, channel, incoming.leg, origin, permit));
-            }
-            None => turn_away(&incoming.leg.orders),
-        }
-    }
-    waiting.close();
-    while let Some(incoming) = waiting.recv().await {
-        turn_away(&incoming.leg.orders);
-    }
-    drop(client);
-    while let Some(ended) = calls.join_next().await {
-        log(ended);
-    }
-}
-
-fn reported(call: &OfferedCall, now: Millis) -> Result<OpenedCall, PhoneError> {
-    let mut dids = call.dids.iter().map(|did| did.parse());
-    let incoming = IncomingCall {
-        bridge_call_id: call.id.clone(),
-        did: dids.next().unwrap_or_else(|| "".parse())?,
-        caller_number: call.caller.parse()?,
-        channel: Some(kind_of(&call.channel)),
-        metadata: Some(metadata(call)),
-        at: Some(now),
-        trace: None,
-    };
-    let other_dids = dids.collect::<Result<_, _>>()?;
-    Ok(OpenedCall {
-        incoming,
-        other_dids,
-    })
-}
-
-fn kind_of(channel: &OfferedChannel) -> ChannelKind {
-    match channel {
-        OfferedChannel::Telephone => ChannelKind::Phone,
-        OfferedChannel::WhatsApp(_) => ChannelKind::Whatsapp,
-    }
-}
-
-/// The metadata that the service stores with the call.
-fn metadata(call: &OfferedCall) -> Map<String, Value> {
-    let sip = json!({
-        "callId": call.sip_call_id,
-        "trunk": call.trunk,
-        "userAgent": call.user_agent,
-        "codec": call.codec,
-    });
-    let mut metadata = Map::from_iter([("sip".to_owned(), sip)]);
-    if let OfferedChannel::WhatsApp(details) = &call.channel {
-        let whatsapp = json!({
-            "callId": details.call_id,
-            "ctaPayload": details.cta_payload,
-            "deeplinkPayload": details.deeplink_payload,
-        });
-        metadata.insert("whatsapp".to_owned(), whatsapp);
-    }
-    metadata
-}
-
-fn turn_away(orders: &mpsc::Sender<Order>) {
-    let refusal = unavailable("The service stops.");
-    let _ = orders.try_send(Order::Reject(refusal));
-}
-
-fn log(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "a call's task broke");
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use dikala_sip::leg::{Leg, WhatsAppDetails};
     use rstest::rstest;
 
     use super::*;
@@ -436,44 +334,5 @@ mod tests {
     fn calls_have_most_of_the_time(#[case] within: u64, #[case] peace: u64) {
         let within = Duration::from_secs(within);
         assert_eq!(in_peace(within), Duration::from_secs(peace));
-    }
-
-    #[test]
-    fn a_call_is_reported_with_what_sip_says_of_it() {
-        let (orders, speech, events) = (mpsc::channel(1), mpsc::channel(1), mpsc::channel(1));
-        let mut call = OfferedCall {
-            id: "1@phone;p1".to_owned(),
-            dids: vec!["+622150001000".to_owned(), "+622150002000".to_owned()],
-            caller: "anonymous".to_owned(),
-            trunk: "here".to_owned(),
-            sip_call_id: "1@phone".to_owned(),
-            user_agent: None,
-            codec: Some("PCMA"),
-            channel: OfferedChannel::Telephone,
-            leg: Leg {
-                orders: orders.0,
-                speech: speech.0,
-                events: events.1,
-            },
-        };
-        let opened = reported(&call, Millis::from_i64(7)).expect("valid numbers");
-        let report = opened.incoming;
-        assert_eq!(report.did.as_str(), call.dids[0]);
-        assert_eq!(opened.other_dids[0].as_str(), call.dids[1]);
-        assert_eq!(report.bridge_call_id, call.id);
-        let sip = json!({
-            "callId": "1@phone", "trunk": "here", "userAgent": null, "codec": "PCMA",
-        });
-        let expected = json!({ "sip": sip });
-        assert_eq!(report.metadata.map(Value::Object), Some(expected));
-        call.channel = OfferedChannel::WhatsApp(WhatsAppDetails {
-            call_id: Some("wacid.1".to_owned()),
-            cta_payload: Some("order 427".to_owned()),
-            deeplink_payload: None,
-        });
-        let whatsapp =
-            json!({"callId": "wacid.1", "ctaPayload": "order 427", "deeplinkPayload": null});
-        let expected = json!({ "sip": sip, "whatsapp": whatsapp });
-        assert_eq!(Value::Object(metadata(&call)), expected);
     }
 }

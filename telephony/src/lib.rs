@@ -12,6 +12,7 @@
 pub mod bridge;
 pub mod call;
 mod early_voices;
+mod incoming;
 pub mod settings;
 pub mod threads;
 pub mod trust;

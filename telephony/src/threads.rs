@@ -2,10 +2,13 @@
 
 use dikala_protocol::client::{Address, WallClock};
 use dikala_sip::settings::ListenAddress;
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::mpsc,
+};
 
 use crate::{
-    bridge::{BridgeStartError, StatisticsReader, TelephonyBridge},
+    bridge::{BridgeStartError, StatisticsReader, TelephonyBridge, WebCall},
     settings::BridgeSettings,
 };
 
@@ -55,6 +58,11 @@ impl BridgeThreads {
                 reload();
             }
         }
+    }
+
+    /// The channel for calls from browsers; `None` once the bridge has stopped.
+    pub fn web(&self) -> Option<mpsc::Sender<WebCall>> {
+        self.bridge.as_ref().map(TelephonyBridge::web)
     }
 
     pub fn counted(&self) -> StatisticsReader {

@@ -37,7 +37,7 @@ pub fn call(tenant: TenantId, now: Millis) -> call::Model {
         tenant_id: tenant,
         bridge_id: BridgeId::new(now),
         bridge_call_id: id.to_string(),
-        phone_number_id: PhoneNumberId::new(now),
+        phone_number_id: Some(PhoneNumberId::new(now)),
         agent_id: None,
         caller_number: "+6281298765432".parse().expect("a caller"),
         callee_number: "+622150001000".parse().expect("a number"),

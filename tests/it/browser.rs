@@ -7,6 +7,7 @@ mod live;
 mod operators;
 mod pictures;
 mod story;
+mod talk;
 
 use std::collections::BTreeSet;
 

@@ -59,4 +59,5 @@ mod tidy;
 mod top;
 mod traces;
 mod turns;
+mod web_calls;
 mod webhooks;

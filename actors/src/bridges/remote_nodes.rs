@@ -381,6 +381,7 @@ mod tests {
             };
             rows::insert(store.writer(), there).await;
             let row = bridge::Model {
+                is_web: false,
                 id: bridge,
                 name: "one".to_owned(),
                 hash: CredentialHash::of("one"),

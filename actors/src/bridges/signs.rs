@@ -90,6 +90,7 @@ mod tests {
             let clock = Arc::new(ManualClock::new(BEGAN));
             let bridge = BridgeId::new(BEGAN);
             let row = bridge::Model {
+                is_web: false,
                 id: bridge,
                 name: "one".to_owned(),
                 hash: CredentialHash::of("one"),

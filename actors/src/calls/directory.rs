@@ -7,7 +7,7 @@ use std::{
 
 use actix::Addr;
 use dashmap::DashMap;
-use dikala_entities::{BridgeId, CallId, PhoneNumber, TenantId, call};
+use dikala_entities::{BridgeId, CallId, TenantId, call};
 
 use super::actor::CallActor;
 
@@ -26,7 +26,7 @@ pub(super) struct Directory {
     by_id: DashMap<CallId, RunningActor>,
     by_bridge_call: DashMap<BridgeCall, CallId>,
     /// The tenant of each number's last call.
-    numbers: DashMap<PhoneNumber, TenantId>,
+    numbers: DashMap<String, TenantId>,
     /// The last call of the last [`next_stored`](Self::next_stored).
     taken_last: Mutex<Option<CallId>>,
 }
@@ -118,17 +118,17 @@ impl Directory {
 
     /// Records the tenant of a number whose call was opened.
     pub(super) fn opened(&self, row: &call::Model) {
-        if self.tenant_of_number(&row.callee_number) != Some(row.tenant_id) {
+        let number = row.callee_number.as_str();
+        if row.phone_number_id.is_some() && self.tenant_of_number(number) != Some(row.tenant_id) {
             if self.numbers.len() >= NUMBERS_MAX {
                 self.numbers.clear();
             }
-            self.numbers
-                .insert(row.callee_number.clone(), row.tenant_id);
+            self.numbers.insert(number.to_owned(), row.tenant_id);
         }
     }
 
     /// The tenant of the last call to a number, if known.
-    pub(super) fn tenant_of_number(&self, number: &PhoneNumber) -> TenantHint {
+    pub(super) fn tenant_of_number(&self, number: &str) -> TenantHint {
         self.numbers.get(number).map(|tenant| *tenant)
     }
 

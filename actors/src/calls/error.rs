@@ -10,6 +10,10 @@ use crate::ledger::LedgerError;
 pub enum CallError {
     #[error("no tenant has this number")]
     UnknownNumber,
+    #[error("there is no such agent")]
+    UnknownAgent,
+    #[error("this bridge may not report calls from browsers")]
+    NotWeb,
     #[error("this call is not known")]
     UnknownCall,
     #[error("the call is {status}")]

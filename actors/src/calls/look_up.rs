@@ -8,10 +8,9 @@ use std::{
 };
 
 use dikala_entities::{
-    AgentId, BridgeId, CallId, Millis, PhoneNumber, PhoneNumberId, Plan, Store, TenantId,
-    store::is_transient,
+    AgentId, BridgeId, CallId, Millis, PhoneNumberId, Plan, Store, TenantId, store::is_transient,
 };
-use dikala_protocol::CalleeNames;
+use dikala_protocol::{CalledParty, CalleeNames};
 use sea_orm::{DbErr, FromQueryResult, Statement, Value};
 use tokio::sync::oneshot;
 
@@ -26,12 +25,12 @@ const TOGETHER_MAX: usize = 32;
 /// Waiting rings. Beyond that callers get [`CallError::Busy`].
 const WAITING_MAX: usize = 16_384;
 
-/// A call by the bridge's id, and the called number.
+/// A call by the bridge's id, and the called side.
 #[derive(Clone, Debug)]
 pub(super) struct RingingCall {
     pub(super) bridge: BridgeId,
     pub(super) bridge_call: String,
-    pub(super) did: PhoneNumber,
+    pub(super) called: CalledParty,
 }
 
 /// The result of a look-up.
@@ -40,11 +39,13 @@ pub(super) enum LookUpResult {
     /// The bridge reported it before.
     Known(CallId),
     New(Box<Callee>),
-    /// No tenant has the number.
-    UnknownNumber,
+    /// No tenant has the number or the agent.
+    Unknown,
+    /// A call from a browser, of a bridge that may not report any.
+    NotWeb,
 }
 
-/// The called number, its tenant and its agent.
+/// The called side: number and agent, and their tenant.
 #[derive(Clone, Debug)]
 pub(super) struct Callee {
     pub(super) tenant: TenantId,
@@ -52,9 +53,12 @@ pub(super) struct Callee {
     pub(super) is_suspended: bool,
     /// Overrides the plan's limit of concurrent calls.
     pub(super) max_concurrent: Option<i64>,
-    pub(super) number: PhoneNumberId,
+    /// `None` for a call from a browser.
+    pub(super) number: Option<PhoneNumberId>,
     pub(super) number_active: bool,
     pub(super) agent: Option<PresentVersion>,
+    /// Settings that are tried and not saved, as JSON, in place of the agent's own.
+    pub(super) draft: Option<String>,
     pub(super) agent_active: bool,
     pub(super) names: CalleeNames,
 }
@@ -184,6 +188,9 @@ struct Row {
     agent_version: Option<i64>,
     agent_hash: Option<String>,
     agent_active: Option<bool>,
+    /// Of the bridge that reports a call to an agent.
+    is_web: Option<bool>,
+    draft: Option<String>,
     business_name: Option<String>,
     number_label: Option<String>,
 }
@@ -193,16 +200,19 @@ impl Row {
         if let Some(known) = self.known {
             return LookUpResult::Known(known);
         }
-        let (Some(tenant), Some(plan), Some(number)) = (self.tenant, self.plan, self.number) else {
-            return LookUpResult::UnknownNumber;
+        if self.is_web == Some(false) {
+            return LookUpResult::NotWeb;
+        }
+        let (Some(tenant), Some(plan)) = (self.tenant, self.plan) else {
+            return LookUpResult::Unknown;
         };
         LookUpResult::New(Box::new(Callee {
             tenant,
             plan,
             is_suspended: self.suspended_at.is_some(),
             max_concurrent: self.max_concurrent,
-            number,
-            number_active: self.number_active.unwrap_or_default(),
+            number: self.number,
+            number_active: self.number.is_none() || self.number_active.unwrap_or_default(),
             agent: self
                 .agent
                 .zip(self.agent_version)
@@ -211,7 +221,8 @@ impl Row {
                     number,
                     hash: self.agent_hash,
                 }),
-            agent_active: self.agent_active.unwrap_or_default(),
+            agent_active: self.draft.is_some() || self.agent_active.unwrap_or_default(),
+            draft: self.draft,
             names: names(self.business_name, self.number_label),
         }))
     }
@@ -228,31 +239,40 @@ pub(super) fn names(business_name: Option<String>, number_label: Option<String>)
 /// Looks rings up, in their order, by keys in one statement. Each statement costs a round trip to a remote database.
 async fn find(store: &Store, rings: &[&RingingCall]) -> Result<Vec<LookUpResult>, DbErr> {
     let mut reported = String::new();
-    let mut values: Vec<Value> = Vec::with_capacity(rings.len() * 3);
+    let mut values: Vec<Value> = Vec::with_capacity(rings.len() * 4);
     for (place, ring) in rings.iter().enumerate() {
         let comma = if place == 0 { "" } else { ", " };
         let first = values.len() + 1;
         let _ = write!(
             reported,
-            "{comma}({place}, ${first}, ${}, ${})",
+            "{comma}({place}, ${first}, ${}, ${}, ${})",
             first + 1,
-            first + 2
+            first + 2,
+            first + 3
         );
+        let (did, agent) = match &ring.called {
+            CalledParty::Number(did) => (Some(did.as_str().to_owned()), None),
+            CalledParty::Agent(agent) => (None, Some(agent.to_string())),
+        };
         values.push(ring.bridge.into());
         values.push(ring.bridge_call.clone().into());
-        values.push(ring.did.clone().into());
+        values.push(did.into());
+        values.push(agent.into());
     }
     let sql = format!(
-        "WITH reported(place, bridge, bridge_call, did) AS (VALUES {reported}) \
+        "WITH reported(place, bridge, bridge_call, did, agent) AS (VALUES {reported}) \
          SELECT CAST(reported.place AS BIGINT) AS place, \
          (SELECT c.id FROM calls c WHERE c.bridge_id = reported.bridge AND c.bridge_call_id = reported.bridge_call \
          LIMIT 1) AS known, \
          n.id AS number, n.is_active AS number_active, t.id AS tenant, t.plan AS plan, t.suspended_at AS suspended_at, \
          t.max_concurrent_calls AS max_concurrent, a.id AS agent, a.version AS agent_version, v.hash AS agent_hash, \
-         a.is_active AS agent_active, t.name AS business_name, n.label AS number_label \
-         FROM reported LEFT JOIN phone_numbers n ON n.did = reported.did LEFT JOIN tenants t ON t.id = n.tenant_id \
-         LEFT JOIN agents a ON a.id = n.agent_id AND a.tenant_id = n.tenant_id \
-         LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.version ORDER BY reported.place"
+         a.is_active AS agent_active, b.is_web AS is_web, w.settings AS draft, t.name AS business_name, n.label AS number_label \
+         FROM reported LEFT JOIN phone_numbers n ON n.did = reported.did \
+         LEFT JOIN bridges b ON b.id = reported.bridge AND reported.agent IS NOT NULL \
+         LEFT JOIN agents a ON a.id = COALESCE(reported.agent, n.agent_id) AND (reported.agent IS NOT NULL OR a.tenant_id = n.tenant_id) \
+         LEFT JOIN tenants t ON t.id = COALESCE(n.tenant_id, a.tenant_id) \
+         LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.version \
+         LEFT JOIN web_calls w ON w.hash = reported.bridge_call AND w.agent_id = reported.agent ORDER BY reported.place"
     );
     let look = Statement::from_sql_and_values(store.backend(), sql, values);
     let rows = Row::find_by_statement(look)
@@ -314,7 +334,7 @@ mod tests {
         RingingCall {
             bridge,
             bridge_call: bridge_call.to_owned(),
-            did: did.parse().expect("a number"),
+            called: CalledParty::Number(did.parse().expect("a number")),
         }
     }
 
@@ -333,7 +353,7 @@ mod tests {
                 match (n % 3, found.expect("is looked up")) {
                     (0, LookUpResult::Known(call)) => assert_eq!(call, known),
                     (1, LookUpResult::New(callee)) => {
-                        assert_eq!(callee.number, ids[n / 3]);
+                        assert_eq!(callee.number, Some(ids[n / 3]));
                         assert_eq!(callee.number_active, (n / 3) % 2 == 0);
                         assert_eq!(
                             (callee.plan, callee.max_concurrent),
@@ -344,7 +364,7 @@ mod tests {
                             names(Some("T".to_owned()), Some("L".to_owned()))
                         );
                     }
-                    (2, LookUpResult::UnknownNumber) => {}
+                    (2, LookUpResult::Unknown) => {}
                     (_, found) => panic!("{n}: {found:?}"),
                 }
             }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use dikala_entities::{
-    BridgeId, CallId, CallStatus, ChannelKind, HangupInitiator, HangupReason, Millis, call,
+    BridgeId, CallId, CallStatus, CalleeNumber, ChannelKind, HangupInitiator, HangupReason, Millis,
+    call,
 };
-use dikala_protocol::{CalleeNames, IncomingCall};
+use dikala_protocol::{CalledParty, CalleeNames, IncomingCall};
 
 use super::{
     deps::CallDeps,
@@ -17,7 +18,7 @@ use super::{
     machine::MachineState,
     messages::CallReply,
     spans,
-    versions::Version,
+    versions::{self, Version},
 };
 use crate::{
     commit::{CallCounts, CallWrite, CommitEntry},
@@ -54,19 +55,23 @@ pub(super) async fn open(
     callee: Callee,
 ) -> Result<(CallDriver, CallReply), CallError> {
     let now = deps.clock.now();
-    let version = match callee.agent {
-        Some(ref present) => deps
+    let version = match (&callee.draft, &callee.agent) {
+        (Some(draft), _) => Some(versions::of_draft(draft).map_err(unavailable)?),
+        (None, Some(present)) => deps
             .versions
             .current(&deps.store, present, now)
             .await
             .map_err(unavailable)?,
-        None => None,
+        (None, None) => None,
     };
     let mut row = new_row(&deps, id, bridge, incoming, &callee, now);
     row.agent_id = version.as_ref().map(|version| version.settings.id);
     match (callee.refusal(version.as_deref()), version) {
         (None, Some(version)) => {
-            row.agent_version = Some(version.number);
+            match callee.draft {
+                Some(draft) => row.settings = Some(draft),
+                None => row.agent_version = Some(version.number),
+            }
             let of_plan = deps.concurrency.of(callee.plan);
             let max_concurrent = callee.max_concurrent.or(of_plan);
             admit(deps, row, &version, max_concurrent, callee.names, now).await
@@ -97,7 +102,10 @@ pub(super) fn new_row(
         phone_number_id: callee.number,
         agent_id: None,
         caller_number: incoming.caller_number,
-        callee_number: incoming.did,
+        callee_number: match incoming.called {
+            CalledParty::Number(number) => number.into(),
+            CalledParty::Agent(_) => CalleeNumber::web(),
+        },
         channel: incoming.channel.unwrap_or(ChannelKind::Phone),
         status: CallStatus::Ringing,
         started_at: deps.clock.dated(incoming.at).min(now),
@@ -197,6 +205,7 @@ impl RefusedCall {
             ai_cost_idr: Some(0),
             // A refused call has no agent version.
             agent_version: None,
+            settings: None,
             ..row
         };
         Self { row, ending }

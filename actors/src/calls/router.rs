@@ -14,8 +14,8 @@ use std::{
 
 use actix::{Addr, Handler, MailboxError, Message, Recipient};
 use actix_rt::ArbiterHandle;
-use dikala_entities::{BridgeId, CallId, Millis, PhoneNumber, TenantId, call};
-use dikala_protocol::IncomingCall;
+use dikala_entities::{BridgeId, CallId, Millis, TenantId, call};
+use dikala_protocol::{CalledParty, IncomingCall};
 use futures_util::{StreamExt, stream};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use tokio::sync::{Mutex, oneshot};
@@ -127,8 +127,8 @@ impl CallRouter {
     }
 
     /// The tenant of the last call to a number, if known.
-    pub fn tenant_of_number(&self, number: &PhoneNumber) -> TenantHint {
-        self.directory().tenant_of_number(number)
+    pub fn tenant_of_called(&self, called: &CalledParty) -> TenantHint {
+        self.directory().tenant_of_number(called.number()?.as_str())
     }
 
     /// The tenant of a call in memory.
@@ -180,11 +180,17 @@ impl CallRouter {
         let ring = RingingCall {
             bridge,
             bridge_call: incoming.bridge_call_id.clone(),
-            did: incoming.did.clone(),
+            called: incoming.called.clone(),
         };
         let callee = match self.0.look_ups.look_up(ring).await? {
             LookUpResult::New(callee) => callee,
-            LookUpResult::UnknownNumber => return Err(CallError::UnknownNumber),
+            LookUpResult::NotWeb => return Err(CallError::NotWeb),
+            LookUpResult::Unknown => {
+                return Err(match incoming.called {
+                    CalledParty::Number(_) => CallError::UnknownNumber,
+                    CalledParty::Agent(_) => CallError::UnknownAgent,
+                });
+            }
             LookUpResult::Known(call) => {
                 drop(stripe);
                 return self.reopen(bridge, call).await;

@@ -141,12 +141,17 @@ pub async fn first(
     Version::new(recorded.version, settings).map(Some)
 }
 
+/// Settings that are tried and not saved, from their JSON.
+pub(super) fn of_draft(json: &str) -> Result<Arc<Version>, DbErr> {
+    Version::new(0, from_json(json)?)
+}
+
 /// The settings that a call began with; `None` for a refused call.
 pub async fn of_call(
     db: &impl ConnectionTrait,
     row: &call::Model,
 ) -> Result<Option<CallSettings>, DbErr> {
-    // Calls from before there were versions have settings of their own.
+    // A call that tries settings has its own.
     if let Some(json) = &row.settings {
         return from_json(json).map(Some);
     }

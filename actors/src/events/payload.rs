@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 pub enum Payload<'a> {
     CallStarted {
         call_id: CallId,
-        phone_number_id: PhoneNumberId,
+        phone_number_id: Option<PhoneNumberId>,
         caller_number: &'a str,
         did: &'a str,
     },
@@ -28,7 +28,7 @@ pub enum Payload<'a> {
     },
     CallEnded {
         call_id: CallId,
-        phone_number_id: PhoneNumberId,
+        phone_number_id: Option<PhoneNumberId>,
         caller_number: &'a str,
         callee_number: &'a str,
         duration_seconds: i64,
@@ -107,7 +107,7 @@ impl SampleCall {
         match kind {
             EventKind::CallStarted => Payload::CallStarted {
                 call_id: self.id,
-                phone_number_id: self.phone_number,
+                phone_number_id: Some(self.phone_number),
                 caller_number: CALLER,
                 did: CALLEE,
             },
@@ -118,7 +118,7 @@ impl SampleCall {
             },
             EventKind::CallEnded => Payload::CallEnded {
                 call_id: self.id,
-                phone_number_id: self.phone_number,
+                phone_number_id: Some(self.phone_number),
                 caller_number: CALLER,
                 callee_number: CALLEE,
                 duration_seconds: 127,

@@ -292,7 +292,7 @@ impl MessageContext {
 fn incoming(name: String, at: Millis) -> IncomingCall {
     IncomingCall {
         bridge_call_id: name,
-        did: "+622150001000".parse().expect("a number"),
+        called: dikala_protocol::CalledParty::Number("+622150001000".parse().expect("a number")),
         caller_number: "+6281234567890".parse().expect("a caller"),
         channel: None,
         metadata: None,

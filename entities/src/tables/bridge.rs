@@ -10,6 +10,8 @@ pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: BridgeId,
     pub name: String,
+    /// It may report calls from browsers, which call an agent and no number.
+    pub is_web: bool,
     pub hash: CredentialHash,
     pub created_at: Millis,
     /// The time of its last frame over a socket or heartbeat over HTTP, written within seconds: calls of a lost bridge are billed

@@ -6,8 +6,8 @@ use sea_orm::{
 };
 
 use crate::values::{
-    AgentId, BridgeId, CallId, CallStatus, CallerNumber, ChannelKind, HangupInitiator,
-    HangupReason, Millis, PhoneNumber, PhoneNumberId, TenantId, TraceParent, TurnLatencyMs,
+    AgentId, BridgeId, CallId, CallStatus, CalleeNumber, CallerNumber, ChannelKind,
+    HangupInitiator, HangupReason, Millis, PhoneNumberId, TenantId, TraceParent, TurnLatencyMs,
     VoiceProvider,
 };
 
@@ -20,10 +20,11 @@ pub struct Model {
     pub bridge_id: BridgeId,
     /// The bridge's own id; unique per bridge. The statement that inserts the row keeps it so.
     pub bridge_call_id: String,
-    pub phone_number_id: PhoneNumberId,
+    /// `None` for a call from a browser.
+    pub phone_number_id: Option<PhoneNumberId>,
     pub agent_id: Option<AgentId>,
     pub caller_number: CallerNumber,
-    pub callee_number: PhoneNumber,
+    pub callee_number: CalleeNumber,
     pub channel: ChannelKind,
     pub status: CallStatus,
     pub started_at: Millis,
@@ -47,9 +48,9 @@ pub struct Model {
     pub interruptions: Option<i64>,
     /// A JSON object.
     pub metadata: String,
-    /// The agent and its functions at the call's start, as JSON, for calls from before versions existed.
+    /// The agent and its functions at the call's start, as JSON, for a call that tries settings which are not saved.
     pub settings: Option<String>,
-    /// The version of the agent at the call's start; none for a refused call.
+    /// The version of the agent at the call's start; none for a refused call, and for one with settings of its own.
     pub agent_version: Option<i64>,
     /// Commands that were acknowledged and not yet carried out, as JSON; none once the call is over.
     pub pending: Option<String>,

@@ -32,6 +32,7 @@ pub mod sign_in_failure;
 pub mod tenant;
 pub mod transcript;
 pub mod user;
+pub mod web_call;
 pub mod webhook;
 pub mod webhook_stat;
 

@@ -27,6 +27,8 @@ pub const API_KEY_SCHEME: Scheme = Scheme("dkl_");
 pub const BRIDGE_TOKEN_SCHEME: Scheme = Scheme("dkb_");
 /// Session cookies of the dashboard.
 pub const SESSION_SCHEME: Scheme = Scheme("dks_");
+/// Tokens for one call from a browser.
+pub const WEB_CALL_SCHEME: Scheme = Scheme("wct_");
 /// One-time links to the dashboard.
 pub const LOGIN_LINK_SCHEME: Scheme = Scheme("dko_");
 

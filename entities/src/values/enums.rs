@@ -84,6 +84,8 @@ words! {
         Phone = "phone",
         /// A call in WhatsApp.
         Whatsapp = "whatsapp",
+        /// A call from a browser.
+        Web = "web",
     }
 
     /// The reason why a call is over.

@@ -22,7 +22,7 @@ pub use actor::{Actor, ActorError};
 pub use conversation::{ConversationSettings, END_SECONDS, REMINDER_SECONDS, TurnLatencyMs};
 pub use credentials::{
     API_KEY_SCHEME, BRIDGE_TOKEN_SCHEME, Credential, CredentialHash, LOGIN_LINK_SCHEME,
-    SESSION_SCHEME, Scheme,
+    SESSION_SCHEME, Scheme, WEB_CALL_SCHEME,
 };
 pub use email::{Email, EmailError};
 pub use enums::{
@@ -38,7 +38,7 @@ pub use ids::{
 };
 pub use instant::{Millis, MillisError};
 pub use minutes::{MINUTES_MAX, Minutes, MinutesError};
-pub use phone::{CallerNumber, PhoneError, PhoneNumber, with_numbers_masked};
+pub use phone::{CalleeNumber, CallerNumber, PhoneError, PhoneNumber, with_numbers_masked};
 #[cfg(feature = "openapi")]
 pub use schema::InstantOrDate;
 pub use scope::IdempotencyScope;

@@ -21,6 +21,26 @@ pub struct PhoneNumber(String);
 #[serde(try_from = "String")]
 pub struct CallerNumber(String);
 
+/// The called side of a call: an E.164 number, or [`WEB`](Self::WEB) for a call from a browser.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, DeriveValueType)]
+#[serde(try_from = "String")]
+pub struct CalleeNumber(String);
+
+impl CalleeNumber {
+    pub const WEB: &str = "web";
+
+    /// The called side of a call from a browser, which calls an agent and no number.
+    pub fn web() -> Self {
+        Self(Self::WEB.to_owned())
+    }
+}
+
+impl From<PhoneNumber> for CalleeNumber {
+    fn from(number: PhoneNumber) -> Self {
+        Self(number.0)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PhoneError {
     #[error(
@@ -75,7 +95,10 @@ macro_rules! numbers {
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                masked(&self.0, f)
+                match self.0.as_str() {
+                    CalleeNumber::WEB => f.write_str(CalleeNumber::WEB),
+                    number => masked(number, f),
+                }
             }
         }
 
@@ -89,7 +112,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers! { PhoneNumber CallerNumber }
+numbers! { PhoneNumber CallerNumber CalleeNumber }
 
 #[cfg(feature = "openapi")]
 crate::described! {
@@ -97,6 +120,10 @@ crate::described! {
         // After the first, which is not 0.
         let (least, most) = (DIGITS_MIN - 1, DIGITS_MAX - 1);
         super::schema::text().pattern(Some(format!(r"^\+[1-9][0-9]{{{least},{most}}}$")))
+    };
+    CalleeNumber: {
+        let (least, most) = (DIGITS_MIN - 1, DIGITS_MAX - 1);
+        super::schema::text().pattern(Some(format!(r"^(\+[1-9][0-9]{{{least},{most}}}|web)$")))
     };
     CallerNumber: super::schema::text().min_length(Some(1)).max_length(Some(CALLER_CHARS_MAX));
 }
@@ -114,6 +141,17 @@ impl FromStr for PhoneNumber {
             Ok(Self(text.to_owned()))
         } else {
             Err(PhoneError::NotE164)
+        }
+    }
+}
+
+impl FromStr for CalleeNumber {
+    type Err = PhoneError;
+
+    fn from_str(text: &str) -> Result<Self, PhoneError> {
+        match text {
+            Self::WEB => Ok(Self::web()),
+            number => number.parse().map(PhoneNumber::into),
         }
     }
 }

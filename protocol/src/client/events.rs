@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use dikala_entities::{CallId, CallStatus, HangupReason, PhoneNumber, foreign_json};
+use dikala_entities::{CallId, CallStatus, HangupReason, foreign_json};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
     agent::CallAgent,
     command::{Command, CommandKind},
-    message::MessageType,
+    message::{CalledParty, MessageType},
     reply::{CallDecision, CalleeNames, EndedCalls, ErrorCode, InvocationOutcome, OutcomeReply},
 };
 
@@ -36,8 +36,8 @@ pub enum ServiceReply {
     /// To `call.incoming`.
     Taken {
         call: CallId,
-        /// The called number that belongs to a tenant.
-        did: PhoneNumber,
+        /// The called number that belongs to a tenant, or the called agent.
+        called: CalledParty,
         agent: Box<CallAgent>,
         callee: CalleeNames,
     },
@@ -64,8 +64,8 @@ pub enum ServiceReply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageRef {
     pub kind: MessageType,
-    /// The reported number of `call.incoming`.
-    pub did: Option<PhoneNumber>,
+    /// The called side that `call.incoming` reports.
+    pub called: Option<CalledParty>,
     /// Of a function.
     pub invocation_id: Option<String>,
 }
@@ -168,7 +168,7 @@ pub(super) fn interpret(message: MessageRef, body: ReplyBody) -> (ServiceReply, 
 }
 
 fn decided(message: &MessageRef, fields: Value) -> Option<ServiceReply> {
-    let did = message.did.clone()?;
+    let called = message.called.clone()?;
     let decision: CallDecision<Box<CallAgent>> = serde_json::from_value(fields).ok()?;
     Some(match decision {
         CallDecision::Answer {
@@ -177,7 +177,7 @@ fn decided(message: &MessageRef, fields: Value) -> Option<ServiceReply> {
             callee,
         } => ServiceReply::Taken {
             call,
-            did,
+            called,
             agent,
             callee,
         },

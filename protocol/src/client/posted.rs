@@ -49,7 +49,7 @@ impl PostedMessage {
     pub(super) fn with_did(&self, did: PhoneNumber) -> Option<Self> {
         match self {
             Self::Incoming(incoming) => Some(Self::Incoming(IncomingCall {
-                did,
+                called: did.into(),
                 ..incoming.clone()
             })),
             Self::Report(..) => None,
@@ -81,13 +81,13 @@ impl PostedMessage {
             Self::Report(CallReport::Function(function), _) => Some(function.invocation_id.clone()),
             _ => None,
         };
-        let did = match self {
-            Self::Incoming(incoming) => Some(incoming.did.clone()),
+        let called = match self {
+            Self::Incoming(incoming) => Some(incoming.called.clone()),
             Self::Report(..) => None,
         };
         MessageRef {
             kind: self.kind(),
-            did,
+            called,
             invocation_id,
         }
     }

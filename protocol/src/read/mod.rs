@@ -14,7 +14,7 @@ use self::fields::{MessageFields, missing};
 use crate::{
     MESSAGE_BYTES_MAX,
     message::{
-        BridgeMessage, CallMessage, CallReport, DETAIL_CHARS_MAX, FAILURE_REASONS,
+        BridgeMessage, CallMessage, CallReport, CalledParty, DETAIL_CHARS_MAX, FAILURE_REASONS,
         FunctionInvocation, HANGUP_REASONS, Heartbeat, IncomingCall, MessageContent, MessageType,
         NumberedTurn, SpokenTurn, VoiceReport,
     },
@@ -166,7 +166,8 @@ fn function(fields: &MessageFields<'_>) -> Result<FunctionInvocation, ReplyError
 }
 
 fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCall, ReplyError> {
-    let did = number(fields, "did")?;
+    let channel = fields.word("channel", ChannelKind::WORDS)?;
+    let called = called(fields, channel)?;
     let caller = fields.text("callerNumber", 1, 64)?;
     let metadata = fields.object("metadata")?.cloned();
     if metadata
@@ -179,15 +180,32 @@ fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCa
         bridge_call_id: fields
             .text("bridgeCallId", 1, BRIDGE_CALL_ID_CHARS_MAX)?
             .to_owned(),
-        did,
+        called,
         caller_number: caller
             .parse()
             .map_err(|error| ReplyError::invalid(format!("callerNumber {error}.")))?,
-        channel: fields.word("channel", ChannelKind::WORDS)?,
+        channel,
         metadata,
         at,
         trace: fields.trace(),
     })
+}
+
+/// A call from a browser names an agent, every other call a number.
+fn called(
+    fields: &MessageFields<'_>,
+    channel: Option<ChannelKind>,
+) -> Result<CalledParty, ReplyError> {
+    if channel != Some(ChannelKind::Web) {
+        return number(fields, "did").map(CalledParty::Number);
+    }
+    if fields.optional("did").is_some() {
+        let words = "A call of the channel web has an agentId in place of a did.";
+        return Err(ReplyError::invalid(words));
+    }
+    let agent = fields.text("agentId", 1, ID_CHARS_MAX)?.parse();
+    let agent = agent.map_err(|error| ReplyError::invalid(format!("agentId {error}.")))?;
+    Ok(CalledParty::Agent(agent))
 }
 
 fn number(fields: &MessageFields<'_>, name: &str) -> Result<PhoneNumber, ReplyError> {

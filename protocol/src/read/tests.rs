@@ -71,8 +71,8 @@ fn each_fault_is_named() {
         (incoming_at("+0812345678", "b"), "did"),
         (incoming_at("0812", "b"), "did"),
         (incoming_at("+6281234567890", "b\u{0}"), "U+0000"),
-        (over("fax"), "channel must be one of phone, whatsapp"),
-        (over("web"), "channel must be one of"),
+        (over("fax"), "channel must be one of phone, whatsapp, web"),
+        (over("web"), "agentId in place of a did"),
         (about("call.transferred", json!({})), "to"),
         (about("call.transferred", json!({"to": "0811"})), "to "),
         (
@@ -131,7 +131,7 @@ fn messages() -> Vec<MessageContent> {
     );
     let incoming = IncomingCall {
         bridge_call_id: "b-1".to_owned(),
-        did: "+622150001000".parse().expect("a number"),
+        called: CalledParty::Number("+622150001000".parse().expect("a number")),
         caller_number: "anonymous".parse().expect("a caller"),
         channel: Some(ChannelKind::Whatsapp),
         metadata: Some(object(json!({"trunk": "jkt"}))),

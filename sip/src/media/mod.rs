@@ -22,6 +22,7 @@ pub mod sdp;
 pub mod srtp;
 pub mod stream;
 pub mod tones;
+pub mod web;
 
 /// Why a stream cannot be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

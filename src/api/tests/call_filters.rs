@@ -44,7 +44,7 @@ async fn two_sorts(world: &ApiWorld) -> [(AgentId, PhoneNumberId); 2] {
             let mut row = world.ours.call(CallId::new(began), statuses[sort], began);
             let (agent, number) = sorts[sort];
             row.agent_id = Some(if n == 2 * EACH - 2 { sorts[1].0 } else { agent });
-            row.phone_number_id = number;
+            row.phone_number_id = Some(number);
             row.caller_number = match sort {
                 0 => format!("+62812{n:07}"),
                 _ => "anonymous".to_owned(),

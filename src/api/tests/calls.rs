@@ -342,7 +342,8 @@ async fn calls_are_found_by_agent_number_and_caller(#[values(Sqlite, Postgres)] 
     let now = world.clock.now();
     let mut other = world.ours.call(CallId::new(now), CallStatus::Failed, now);
     other.agent_id = Some(AgentId::new(now));
-    other.phone_number_id = PhoneNumberId::new(now);
+    let number = PhoneNumberId::new(now);
+    other.phone_number_id = Some(number);
     other.caller_number = "anonymous & co".parse().expect("a caller");
     write_call(world.store(), other.clone()).await;
     let found = async |query: String| {
@@ -358,10 +359,7 @@ async fn calls_are_found_by_agent_number_and_caller(#[values(Sqlite, Postgres)] 
         found(format!("agentId={}", other.agent_id.expect("one"))).await,
         (1, true)
     );
-    assert_eq!(
-        found(format!("phoneNumberId={}", other.phone_number_id)).await,
-        (1, true)
-    );
+    assert_eq!(found(format!("phoneNumberId={number}")).await, (1, true));
     assert_eq!(
         found("callerNumber=anonymous%20%26%20co".to_owned()).await,
         (1, true)

@@ -165,7 +165,7 @@ impl TenantSeed {
             traceparent: None,
             id,
             bridge_call_id: id.to_string(),
-            phone_number_id: self.number,
+            phone_number_id: Some(self.number),
             agent_id: Some(self.agent),
             status,
             answered_at: Some(started_at.plus_ms(4_000)),

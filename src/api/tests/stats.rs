@@ -37,7 +37,7 @@ async fn ring(world: &ApiWorld, name: &str) -> messages::CallReply {
     let incoming = IncomingCall {
         trace: None,
         bridge_call_id: name.into(),
-        did: world.ours.did.clone(),
+        called: world.ours.did.clone().into(),
         caller_number: "+6281298765432".parse().expect("a caller"),
         channel: None,
         metadata: None,

@@ -263,7 +263,7 @@ impl ApiWorld {
         let incoming = IncomingCall {
             trace: None,
             bridge_call_id: "live".into(),
-            did: self.ours.did.clone(),
+            called: self.ours.did.clone().into(),
             caller_number: "+6281298765432".parse().expect("a caller"),
             channel: None,
             metadata: None,

@@ -96,6 +96,8 @@ impl From<(String, CallError)> for MessageRefusal {
     fn from((id, error): (String, CallError)) -> Self {
         let code = match error {
             CallError::UnknownNumber => ErrorCode::UnknownNumber,
+            CallError::UnknownAgent => ErrorCode::UnknownAgent,
+            CallError::NotWeb => ErrorCode::NotAllowed,
             CallError::UnknownCall => ErrorCode::UnknownCall,
             CallError::InvalidTransition { .. }
             | CallError::NotActive

@@ -17,7 +17,7 @@ use super::{
     agent_form::{self, FormChoices},
     assign_path, find,
     functions::{self, FunctionRow},
-    path_of,
+    path_of, talk,
 };
 use crate::{
     http::{
@@ -115,6 +115,7 @@ async fn content(
         } @else {
             fieldset.whole disabled { (fields) }
         }
+        @if visit.is_owner() { (talk::section(visit, agent.id)) }
         (own_functions(visit, agent, &own, before))
         @if !answered.is_empty() {
             section aria-labelledby="numbers" {

@@ -4,6 +4,7 @@ pub mod edit;
 pub mod function_trial;
 pub mod functions;
 pub mod list;
+pub mod talk;
 
 mod agent_form;
 mod function_form;

@@ -110,7 +110,7 @@ fn line(visit: &SignedIn, call: &CallView, names: &CallNames) -> String {
         .maybe(Some(call.status))
         .text(call.caller_number.as_str())
         .text(call.callee_number.as_str())
-        .maybe(Some(call.phone_number_id))
+        .maybe(call.phone_number_id)
         .maybe(names.number(call))
         .maybe(call.agent_id)
         .maybe(names.agent(call))

@@ -25,12 +25,14 @@ pub fn list(visit: &SignedIn, record: &CallRecord, now: Millis) -> Markup {
                 }
             }
             dt { (visit.t("calls-caller")) } dd { (caller(visit, call)) }
-            dt { (visit.t("calls-number")) }
-            dd {
-                a href={ "/dashboard/calls?phoneNumberId=" (call.phone_number_id) } {
-                    span.number { (call.callee_number.as_str()) }
+            @if let Some(number) = call.phone_number_id {
+                dt { (visit.t("calls-number")) }
+                dd {
+                    a href={ "/dashboard/calls?phoneNumberId=" (number) } {
+                        span.number { (call.callee_number.as_str()) }
+                    }
+                    @if let Some(label) = &record.number { " " span.muted { (label) } }
                 }
-                @if let Some(label) = &record.number { " " span.muted { (label) } }
             }
             dt { (visit.t("calls-channel")) } dd { (visit.t(words::channel_id(call.channel))) }
             dt { (visit.t("calls-agent")) } dd { (agent(visit, record)) }

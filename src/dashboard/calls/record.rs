@@ -170,7 +170,10 @@ pub async fn read(visit: &SignedIn, call: call::Model) -> Result<CallRecord, Api
         connection: media.and_then(|media| media.connection),
         hand,
         agent,
-        number: number_label(db, &call, call.phone_number_id).await?,
+        number: match call.phone_number_id {
+            Some(id) => number_label(db, &call, id).await?,
+            None => None,
+        },
         hold,
         events,
         invocations,

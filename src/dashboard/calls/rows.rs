@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use dikala_entities::{AgentId, OfTenant, PhoneNumberId, TenantId, agent, phone_number};
+use dikala_entities::{
+    AgentId, ChannelKind, OfTenant, PhoneNumberId, TenantId, agent, phone_number,
+};
 use maud::{Markup, html};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QuerySelect};
 
@@ -43,8 +45,10 @@ impl CallNames {
         calls: &[CallView],
     ) -> Result<Self, DbErr> {
         let agents: BTreeSet<AgentId> = calls.iter().filter_map(|call| call.agent_id).collect();
-        let numbers: BTreeSet<PhoneNumberId> =
-            calls.iter().map(|call| call.phone_number_id).collect();
+        let numbers: BTreeSet<PhoneNumberId> = calls
+            .iter()
+            .filter_map(|call| call.phone_number_id)
+            .collect();
         let agents: Vec<(AgentId, String)> = agent::Entity::of(tenant)
             .select_only()
             .columns([agent::Column::Id, agent::Column::Name])
@@ -96,7 +100,7 @@ impl CallNames {
 
     /// The called number's label.
     pub fn number(&self, call: &CallView) -> Option<&str> {
-        self.numbers.get(&call.phone_number_id).map(String::as_str)
+        self.numbers.get(&call.phone_number_id?).map(String::as_str)
     }
 }
 
@@ -210,9 +214,16 @@ fn served_by(view: &DashboardView, call: &CallView, names: &CallNames) -> String
         (None, Some(_)) => view.t("calls-agent-gone"),
         (None, None) => view.t("calls-agent-none"),
     };
-    let number = names.number(call);
-    let number = number.unwrap_or_else(|| call.callee_number.as_str());
-    let (agent, number) = (cut(&agent, NAME_CHARS_MAX), cut(number, NAME_CHARS_MAX));
+    let number = match call.channel {
+        ChannelKind::Web => view.t("calls-channel-web"),
+        _ => {
+            let number = names.number(call);
+            number
+                .unwrap_or_else(|| call.callee_number.as_str())
+                .to_owned()
+        }
+    };
+    let (agent, number) = (cut(&agent, NAME_CHARS_MAX), cut(&number, NAME_CHARS_MAX));
     format!("{agent} · {number}")
 }
 

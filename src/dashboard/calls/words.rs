@@ -169,6 +169,7 @@ pub const fn channel_id(channel: ChannelKind) -> &'static str {
     match channel {
         ChannelKind::Phone => "calls-channel-phone",
         ChannelKind::Whatsapp => "calls-channel-whatsapp",
+        ChannelKind::Web => "calls-channel-web",
     }
 }
 

@@ -271,22 +271,32 @@ pub(super) fn read(
     functions: Option<&[String]>,
     limits: &AgentLimits,
 ) -> Result<agent::Model, ApiError> {
+    form.read(READ_ONLY, |form| {
+        Some(read_into(form, row, functions, limits))
+    })
+}
+
+/// Reads the fields of a form into the row, as [`read`] does.
+pub fn read_into(
+    form: &mut FormReader<'_>,
+    row: agent::Model,
+    functions: Option<&[String]>,
+    limits: &AgentLimits,
+) -> agent::Model {
     let own = functions.into_iter().flatten().map(String::as_str);
     let tools: Vec<&str> = BUILT_IN_TOOLS.iter().copied().chain(own).collect();
-    form.read(READ_ONLY, |form| {
-        let mut reader = FieldReader {
-            form,
-            defaults: agent::Model::new(row.tenant_id, row.created_at),
-            row,
-            is_new: functions.is_none(),
-            tools: &tools,
-            limits,
-        };
-        for field in FIELDS {
-            (field.read)(&mut reader, field.name);
-        }
-        Some(reader.row)
-    })
+    let mut reader = FieldReader {
+        form,
+        defaults: agent::Model::new(row.tenant_id, row.created_at),
+        row,
+        is_new: functions.is_none(),
+        tools: &tools,
+        limits,
+    };
+    for field in FIELDS {
+        (field.read)(&mut reader, field.name);
+    }
+    reader.row
 }
 
 /// The state while the fields are read. A faulty field is reported and leaves the row without its value.

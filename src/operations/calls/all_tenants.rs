@@ -1,9 +1,9 @@
 //! Calls of all tenants, as operators see them: running ones first; one call with its details.
 
 use dikala_entities::{
-    AgentId, BridgeId, CallId, CallStatus, CallerNumber, ChannelKind, DeliveryId, DeliveryStatus,
-    EventId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber, PhoneNumberId,
-    TenantId, TurnLatencyMs, VoiceProvider, WebhookId,
+    AgentId, BridgeId, CallId, CallStatus, CalleeNumber, CallerNumber, ChannelKind, DeliveryId,
+    DeliveryStatus, EventId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber,
+    PhoneNumberId, TenantId, TurnLatencyMs, VoiceProvider, WebhookId,
     call::{Column, Entity, ended_as, unfinished},
     credit_hold, delivery, event,
 };
@@ -55,11 +55,12 @@ pub struct OperatorCall {
     pub bridge_id: BridgeId,
     /// The bridge's own id of it.
     pub bridge_call_id: String,
-    pub phone_number_id: PhoneNumberId,
+    /// Null for a call from a browser.
+    pub phone_number_id: Option<PhoneNumberId>,
     pub agent_id: Option<AgentId>,
     pub agent_version: Option<i64>,
     pub caller_number: CallerNumber,
-    pub callee_number: PhoneNumber,
+    pub callee_number: CalleeNumber,
     pub channel: ChannelKind,
     pub status: CallStatus,
     pub started_at: Millis,

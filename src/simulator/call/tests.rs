@@ -26,7 +26,7 @@ fn taken() -> Incident {
     });
     Incident::Reply(ServiceReply::Taken {
         call: CallId::new(Millis::from_i64(1)),
-        did: "+622150001000".parse().expect("a number"),
+        called: dikala_protocol::CalledParty::Number("+622150001000".parse().expect("a number")),
         agent: serde_json::from_value(reply).expect("an agent"),
         callee: CalleeNames::default(),
     })
@@ -47,7 +47,7 @@ fn declined(kind: MessageType, code: ErrorCode, status: Option<CallStatus>) -> I
     Incident::Reply(ServiceReply::Declined {
         message: MessageRef {
             kind,
-            did: None,
+            called: None,
             invocation_id,
         },
         code: code.as_str().to_owned(),

@@ -13,6 +13,7 @@ use tokio::{
 use super::{
     counters::CallCounters,
     machine::{CallMachine, CallOrigin, CallRules, MachineEffect, MachineInput, Now},
+    notes::{CallNote, NoteTaker},
     outlet::Outlet,
 };
 use crate::voice::{Provider, Usage, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup};
@@ -44,9 +45,11 @@ pub(crate) async fn run(
     leg: Leg,
     origin: CallOrigin,
     early_voice: Option<OwnedSemaphorePermit>,
+    notes: Option<mpsc::Sender<CallNote>>,
 ) {
     deps.rules.opens_early = early_voice.is_some();
-    let call = Call::new(deps, channel, leg, origin, early_voice);
+    let mut call = Call::new(deps, channel, leg, origin, early_voice);
+    call.notes = notes.map(|notes| (NoteTaker::default(), notes));
     call.run().await;
 }
 
@@ -67,6 +70,8 @@ struct Call {
     /// Given back with the answer.
     early_voice: Option<OwnedSemaphorePermit>,
     effects: Vec<MachineEffect>,
+    /// For the page that shows the call.
+    notes: Option<(NoteTaker, mpsc::Sender<CallNote>)>,
 }
 
 struct Voice {
@@ -102,6 +107,7 @@ impl Call {
             voice: None,
             early_voice,
             effects,
+            notes: None,
         }
     }
 
@@ -195,6 +201,7 @@ impl Call {
         let ms = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
         let at = self.channel.now();
         self.deps.counters.count_input(&input);
+        self.note(|taker| taker.of_input(&input));
         self.machine.step(Now { ms, at }, input, &mut self.effects);
         self.carry_out().await;
     }
@@ -202,6 +209,7 @@ impl Call {
     async fn carry_out(&mut self) {
         for effect in std::mem::take(&mut self.effects) {
             self.deps.counters.count_effect(&effect);
+            self.note(|taker| taker.of_effect(&effect));
             match effect {
                 MachineEffect::Leg(order) => {
                     if order == Order::Flush {
@@ -239,6 +247,15 @@ impl Call {
                     self.channel.post(message, at).await;
                 }
             }
+        }
+    }
+
+    /// A page that does not read misses notes, and is about to be disconnected.
+    fn note(&mut self, take: impl FnOnce(&mut NoteTaker) -> Option<CallNote>) {
+        if let Some((taker, to)) = &mut self.notes
+            && let Some(note) = take(taker)
+        {
+            let _ = to.try_send(note);
         }
     }
 

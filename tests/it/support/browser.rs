@@ -23,7 +23,7 @@ const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// The same engine as `chromium`, which takes five times as much CPU time to start and to open pages.
 const BROWSER: &str = "chromium-headless-shell";
 /// Keep the browser from contacting its vendor's servers at every start.
-const ARGUMENTS: [&str; 9] = [
+const ARGUMENTS: [&str; 11] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -33,6 +33,9 @@ const ARGUMENTS: [&str; 9] = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    // A microphone that beeps each second, and may be used.
+    "--use-fake-device-for-media-stream",
+    "--use-fake-ui-for-media-stream",
 ];
 
 /// A browser with one tab and a fresh profile. Closed when dropped.

@@ -19,6 +19,7 @@ pub mod statements;
 pub mod tenant;
 pub mod terminal;
 pub mod visitor;
+pub mod web_call;
 pub mod world;
 
 /// Everything that most tests need.

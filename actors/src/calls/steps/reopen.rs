@@ -43,8 +43,10 @@ pub(in crate::calls) async fn reopen(call: &OwnedCall) -> Result<CallReply, Call
 /// The present names of the call's tenant and number.
 async fn names(db: &impl ConnectionTrait, row: &call::Model) -> Result<CalleeNames, DbErr> {
     let tenant = tenant::Entity::find_by_id(row.tenant_id).one(db).await?;
-    let number = phone_number::Entity::find_by_id(row.phone_number_id);
-    let number = number.one(db).await?;
+    let number = match row.phone_number_id {
+        Some(id) => phone_number::Entity::find_by_id(id).one(db).await?,
+        None => None,
+    };
     Ok(look_up::names(
         tenant.map(|tenant| tenant.name),
         number.map(|number| number.label),

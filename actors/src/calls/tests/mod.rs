@@ -18,7 +18,7 @@ use dikala_entities::{
     TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
     credit_account, function, phone_number, store::Transaction, tenant, transcript,
 };
-use dikala_protocol::{IncomingCall, VoiceReport};
+use dikala_protocol::{CalledParty, IncomingCall, VoiceReport};
 use dikala_testkit::StoreGuard;
 use dikala_testkit::rows;
 use futures_util::FutureExt;
@@ -133,7 +133,7 @@ impl World {
         let incoming = IncomingCall {
             trace: None,
             bridge_call_id: bridge_call.to_owned(),
-            did: DID.parse().expect("a number"),
+            called: CalledParty::Number(DID.parse().expect("a number")),
             caller_number: "+6281234567890".parse().expect("a caller"),
             channel: None,
             metadata: None,
@@ -222,7 +222,7 @@ fn incoming(bridge_call: &str) -> IncomingCall {
     IncomingCall {
         trace: None,
         bridge_call_id: bridge_call.to_owned(),
-        did: DID.parse().expect("a number"),
+        called: CalledParty::Number(DID.parse().expect("a number")),
         caller_number: "+6281234567890".parse().expect("a caller"),
         channel: None,
         metadata: None,

@@ -17,7 +17,7 @@ use dikala_entities::{
 pub struct CallCounts {
     tenant: TenantId,
     agent: Option<AgentId>,
-    number: PhoneNumberId,
+    number: Option<PhoneNumberId>,
     slot: Millis,
     figures: [i64; FIGURES],
 }
@@ -84,7 +84,11 @@ pub(super) fn write<'a>(calls: impl Iterator<Item = &'a CallCounts>) -> BatchWri
     let mut rows: BTreeMap<(TenantId, String, Millis), [i64; FIGURES]> = BTreeMap::new();
     for call in calls {
         let agent = call.agent.map(|agent| agent.to_string());
-        let subjects = [Some(ALL.to_owned()), agent, Some(call.number.to_string())];
+        let subjects = [
+            Some(ALL.to_owned()),
+            agent,
+            call.number.map(|number| number.to_string()),
+        ];
         for subject in subjects.into_iter().flatten() {
             let sums = rows.entry((call.tenant, subject, call.slot)).or_default();
             for (sum, figure) in sums.iter_mut().zip(call.figures) {

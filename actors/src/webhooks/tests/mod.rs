@@ -145,7 +145,7 @@ impl World {
             .map(|(n, call)| {
                 let data = Payload::CallStarted {
                     call_id: *call,
-                    phone_number_id: PhoneNumberId::new(now),
+                    phone_number_id: Some(PhoneNumberId::new(now)),
                     caller_number: &n.to_string(),
                     did: "",
                 };

@@ -21,7 +21,7 @@ const COMMAND: &str = "cmd_01k9zv3m8rj2q4w6y8a0c2e4g6";
 fn incoming() -> crate::IncomingCall {
     crate::IncomingCall {
         bridge_call_id: "b-1".to_owned(),
-        did: "+622150001000".parse().expect("a number"),
+        called: crate::CalledParty::Number("+622150001000".parse().expect("a number")),
         caller_number: "+6281234567890".parse().expect("a number"),
         channel: None,
         metadata: None,
@@ -138,10 +138,11 @@ fn the_first_called_number_that_somebody_has_counts() {
     }
     assert_eq!(kinds(&mut exchange, 0), ["call.incoming"]);
     let told = taken(&mut exchange, 3, CALL);
-    let [(1, ServiceEvent::Reply(ServiceReply::Taken { did, .. }, _))] = &told[..] else {
+    let [(1, ServiceEvent::Reply(ServiceReply::Taken { called, .. }, _))] = &told[..] else {
         panic!("{told:?}");
     };
-    assert_eq!(did.as_str(), "+622150003000");
+    let number = "+622150003000".parse().expect("a number");
+    assert_eq!(*called, crate::CalledParty::Number(number));
 }
 
 #[test]

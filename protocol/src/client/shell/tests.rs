@@ -125,7 +125,7 @@ fn tls() -> TlsConnector {
 fn incoming() -> crate::IncomingCall {
     crate::IncomingCall {
         bridge_call_id: "b".to_owned(),
-        did: "+622150001000".parse().expect("a number"),
+        called: crate::CalledParty::Number("+622150001000".parse().expect("a number")),
         caller_number: "anonymous".parse().expect("a caller"),
         channel: None,
         metadata: None,

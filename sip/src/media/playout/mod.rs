@@ -202,6 +202,10 @@ impl Playout {
         self.paused = true;
     }
 
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
     pub fn go_on(&mut self) {
         self.paused = false;
     }

@@ -98,7 +98,7 @@ impl MessageWriter {
         self.placed += 1;
         IncomingCall {
             bridge_call_id: format!("{}-{}", self.prefix, self.placed),
-            did,
+            called: did.into(),
             caller_number: self.caller.clone(),
             channel: None,
             metadata: Some(Map::from_iter([("trunk".to_owned(), json!("jkt-2"))])),

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use dikala_entities::{ChannelKind, Millis, PhoneNumber};
-use dikala_protocol::{CallAgent, CalleeNames};
+use dikala_entities::{CalleeNumber, ChannelKind, Millis};
+use dikala_protocol::{CallAgent, CalledParty, CalleeNames};
 use jiff::{Timestamp, tz::TimeZone};
 
 /// Characters of a name that a text for the model has.
@@ -20,7 +20,7 @@ pub(crate) struct CallOrigin {
 /// Sentences about the call, in English like all texts for the model.
 pub(super) fn circumstances(
     origin: &CallOrigin,
-    did: &PhoneNumber,
+    called: &CalledParty,
     callee: &CalleeNames,
     agent: &CallAgent,
     now: Millis,
@@ -31,20 +31,35 @@ pub(super) fn circumstances(
         None => String::new(),
     };
     let caller = line(&origin.caller);
-    let _ = match caller.starts_with('+') {
-        true => write!(text, " The caller's number is {caller}."),
-        false => write!(text, " The caller's number is withheld."),
-    };
-    let _ = write!(text, " The called number is {}", did.as_str());
-    if let Some(label) = callee.number_label.as_deref().map(line) {
-        let _ = write!(text, " (\"{label}\")");
+    match caller.as_str() {
+        CalleeNumber::WEB => {}
+        number if number.starts_with('+') => {
+            let _ = write!(text, " The caller's number is {number}.");
+        }
+        _ => text.push_str(" The caller's number is withheld."),
     }
-    if let Some(name) = callee.business_name.as_deref().map(line) {
-        let _ = write!(text, " of \"{name}\"");
+    let business = callee.business_name.as_deref().map(line);
+    match called.number() {
+        Some(number) => {
+            let _ = write!(text, " The called number is {}", number.as_str());
+            if let Some(label) = callee.number_label.as_deref().map(line) {
+                let _ = write!(text, " (\"{label}\")");
+            }
+            if let Some(name) = business {
+                let _ = write!(text, " of \"{name}\"");
+            }
+            text.push('.');
+        }
+        None => {
+            if let Some(name) = business {
+                let _ = write!(text, " The called business is \"{name}\".");
+            }
+        }
     }
     text.push_str(match origin.channel {
-        ChannelKind::Phone => ". It is a telephone call.",
-        ChannelKind::Whatsapp => ". It is a WhatsApp call.",
+        ChannelKind::Phone => " It is a telephone call.",
+        ChannelKind::Whatsapp => " It is a WhatsApp call.",
+        ChannelKind::Web => " It is a call from a browser.",
     });
     text.trim_start().to_owned()
 }
@@ -65,6 +80,7 @@ fn line(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dikala_entities::AgentId;
     use rstest::rstest;
 
     use super::*;
@@ -83,10 +99,13 @@ mod tests {
             time_zone: zone.map(str::to_owned),
             ..CallAgent::default()
         };
-        let did = "+622150001000".parse().expect("a number");
+        let called = match channel {
+            ChannelKind::Web => CalledParty::Agent(AgentId::new(Millis::MIN)),
+            _ => CalledParty::Number("+622150001000".parse().expect("a number")),
+        };
         // 2026-11-27, 07:05 in UTC.
         let now = Millis::from_i64(1_795_763_100_000);
-        circumstances(&origin, &did, callee, &agent, now)
+        circumstances(&origin, &called, callee, &agent, now)
     }
 
     #[rstest]
@@ -109,6 +128,18 @@ mod tests {
         ChannelKind::Phone,
         Some("Nowhere/Land"),
         "The caller's number is withheld. The called number is +622150001000. It is a telephone call."
+    )]
+    #[case(
+        "web",
+        ChannelKind::Web,
+        None,
+        "The call began on Friday, 27 November 2026, 07:05 (UTC). It is a call from a browser."
+    )]
+    #[case(
+        "+6281234567890",
+        ChannelKind::Web,
+        Some("Nowhere/Land"),
+        "The caller's number is +6281234567890. It is a call from a browser."
     )]
     fn the_agent_knows_where_and_when(
         #[case] caller: &str,

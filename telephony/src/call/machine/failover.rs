@@ -11,6 +11,20 @@ const GIVE_UP_MS: u64 = 8_000;
 /// Voice sessions of one call. Each may cost the operator a prompt's worth of tokens.
 const SESSIONS_MAX: u32 = 20;
 
+/// State of the voice session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum VoiceState {
+    /// There is no session, or it has ended.
+    None,
+    /// The model is not connected. The caller hears a sound at `sound_at`: the request for patience, then tones (`is_filled`).
+    Away {
+        since: u64,
+        sound_at: u64,
+        is_filled: bool,
+    },
+    Ready,
+}
+
 /// The providers that a call may use, in order of preference.
 #[derive(Debug, Default)]
 pub(super) struct ProviderOrder {

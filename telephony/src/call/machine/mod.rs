@@ -35,7 +35,7 @@ pub(crate) use self::{
 use self::{
     closing::Closing,
     cost::Meter,
-    failover::ProviderOrder,
+    failover::{ProviderOrder, VoiceState},
     functions::FunctionCalls,
     guard::ConversationGuard,
     joined::{JoinedCall, left},
@@ -106,20 +106,6 @@ enum Phase {
     /// The call has ended; the voice may still send a summary.
     Closing(Box<Closing>),
     Over,
-}
-
-/// State of the voice session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum VoiceState {
-    /// There is no session, or it has ended.
-    None,
-    /// The model is not connected. The caller hears a sound at `sound_at`: the request for patience, then tones (`is_filled`).
-    Away {
-        since: u64,
-        sound_at: u64,
-        is_filled: bool,
-    },
-    Ready,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -365,10 +351,10 @@ impl CallMachine {
         match reply {
             ServiceReply::Taken {
                 call,
-                did,
+                called,
                 agent,
                 callee,
-            } => self.taken(call, &did, agent, &callee, now, out),
+            } => self.taken(call, &called, agent, &callee, now, out),
             ServiceReply::Refused { reason } => {
                 self.reject(refusal::refused(reason), None, now, out);
             }

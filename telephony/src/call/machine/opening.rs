@@ -1,7 +1,7 @@
 //! The beginning of a call: the voice session opens while the phone rings, and then the call is answered.
 
-use dikala_entities::{CallId, HangupReason, PhoneNumber};
-use dikala_protocol::{CallAgent, CallReport, CalleeNames};
+use dikala_entities::{CallId, HangupReason};
+use dikala_protocol::{CallAgent, CallReport, CalledParty, CalleeNames};
 use dikala_sip::leg::Order;
 
 use super::{
@@ -21,15 +21,15 @@ const ACKNOWLEDGE_MS: u64 = 40_000;
 #[derive(Debug)]
 pub(super) struct OpeningVoice {
     pub(super) until: u64,
-    /// The called number.
-    did: String,
+    /// The called number, if a number was called.
+    did: Option<String>,
 }
 
 impl CallMachine {
     pub(super) fn taken(
         &mut self,
         call: CallId,
-        did: &PhoneNumber,
+        called: &CalledParty,
         agent: Box<CallAgent>,
         callee: &CalleeNames,
         now: Now,
@@ -45,12 +45,12 @@ impl CallMachine {
         if agent.conversation.mask_keys {
             self.transcript.hide_digits();
         }
-        self.circumstances = circumstances(&self.origin, did, callee, &agent, now.at);
+        self.circumstances = circumstances(&self.origin, called, callee, &agent, now.at);
         self.call_id = call.to_string();
         self.agent = Some(agent);
         self.phase = Phase::Opening(OpeningVoice {
             until: now.ms + OPENS_MS,
-            did: did.as_str().to_owned(),
+            did: called.number().map(|number| number.as_str().to_owned()),
         });
         match self.rules.opens_early {
             true => self.open_voice(now, out),
@@ -67,6 +67,7 @@ impl CallMachine {
         if let Phase::Opening(OpeningVoice { did, .. }) =
             std::mem::replace(&mut self.phase, answering)
         {
+            let did = did.unwrap_or_default();
             out.push(MachineEffect::Leg(Order::Answer { did }));
         }
     }

@@ -11,7 +11,7 @@ use dikala_entities::{
     CallId, ChannelKind, InterruptionMode, Millis, PhoneNumber, Speaker, VoiceProvider,
 };
 use dikala_protocol::{
-    CalleeNames,
+    CalledParty, CalleeNames,
     client::{MessageRef, ReplyDelay},
 };
 use dikala_sip::{leg::Speech, warning_tone};
@@ -92,7 +92,7 @@ fn taken() -> MachineInput {
 fn taken_for(agent: Box<CallAgent>) -> MachineInput {
     MachineInput::Service(replied(ServiceReply::Taken {
         call: call_id(),
-        did: did(),
+        called: called(),
         agent,
         callee: CalleeNames::default(),
     }))
@@ -100,6 +100,10 @@ fn taken_for(agent: Box<CallAgent>) -> MachineInput {
 
 fn did() -> PhoneNumber {
     "+622150001000".parse().expect("a number")
+}
+
+fn called() -> CalledParty {
+    did().into()
 }
 
 fn answer_order() -> Order {
@@ -115,7 +119,7 @@ fn declined(kind: MessageType, invocation: Option<&str>, code: &str) -> ServiceE
     replied(ServiceReply::Declined {
         message: MessageRef {
             kind,
-            did: None,
+            called: None,
             invocation_id: invocation.map(str::to_owned),
         },
         code: code.to_owned(),
@@ -1117,7 +1121,7 @@ fn any_input() -> impl Strategy<Value = MachineInput> {
     ];
     let told = prop_oneof![
         1 => Just(replied(ServiceReply::Refused { reason: HangupReason::NoAgent })),
-        8 => Just(replied(ServiceReply::Taken { call: call_id(), did: did(), agent: agent(), callee: CalleeNames::default() })),
+        8 => Just(replied(ServiceReply::Taken { call: call_id(), called: called(), agent: agent(), callee: CalleeNames::default() })),
         4 => texts.clone().prop_map(|invocation_id| replied(ServiceReply::Outcome { invocation_id, outcome: InvocationOutcome::Ok { result: Map::new() } })),
         2 => texts.prop_map(|invocation_id| declined(MessageType::Function, Some(&invocation_id), "busy")),
         1 => Just(declined(MessageType::Answered, None, "x")),

@@ -88,7 +88,7 @@ impl<V: SocketMachine> Transport<V> for Sockets {
     }
 }
 
-/// What is sent without a pause.
+/// Messages that are sent without a pause: when they began, and when the last one was sent.
 #[derive(Debug, Clone, Default)]
 struct SendingRun(Arc<Mutex<Option<(Instant, Instant)>>>);
 

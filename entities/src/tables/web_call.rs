@@ -1,0 +1,27 @@
+//! `web_calls`: a token for one call from a browser, of which only the hash is kept. A used one is kept until its call was opened.
+
+use sea_orm::entity::prelude::*;
+
+use crate::values::{AgentId, CallerNumber, CredentialHash, Millis, TenantId};
+
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "web_calls")]
+pub struct Model {
+    /// Also the bridge's id of the call.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub hash: CredentialHash,
+    pub tenant_id: TenantId,
+    pub agent_id: AgentId,
+    pub caller_number: CallerNumber,
+    /// The agent and its functions, as JSON, if settings are tried that are not saved.
+    pub settings: Option<String>,
+    /// Its page shows arguments and results of functions.
+    pub is_detailed: bool,
+    pub expires_at: Millis,
+    pub used_at: Option<Millis>,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}

@@ -1,0 +1,124 @@
+//! Talks to an agent from its page, with the settings of the form, saved or not.
+
+use actix_web::HttpResponse;
+use dikala_entities::{AgentId, HangupReason, Speaker};
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{
+        calls::words,
+        components::{self, Field},
+        form::{self, FormState, FormValues},
+        view::{DashboardView, SignedIn},
+    },
+    path_of,
+};
+use crate::{
+    http::{
+        error::ApiError,
+        extract::{Id, RequestBody},
+    },
+    operations::{agents, web_calls},
+    pages::{
+        assets::Asset,
+        form::{Fields, Shape},
+    },
+};
+
+const CALLER: &Fields = &[("callerNumber", Shape::Phone)];
+/// The keys of a telephone.
+const KEYS: [&str; 12] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "*", "0", "#"];
+/// Texts of the script, with the ids of their messages.
+const WORDS: [(&str, &str); 13] = [
+    ("connecting", "talk-connecting"),
+    ("ready", "talk-ready"),
+    ("ended", "talk-ended"),
+    ("lost", "talk-lost"),
+    ("insecure", "talk-insecure"),
+    ("refused", "talk-refused"),
+    ("missing", "talk-missing"),
+    ("wrong", "talk-wrong"),
+    ("unavailable", "talk-unavailable"),
+    ("interrupted", "talk-interrupted"),
+    ("running", "talk-running"),
+    ("ok", "talk-ok"),
+    ("error", "talk-error"),
+];
+
+/// The part of the agent's page.
+pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
+    let script = Asset::Talk.path(visit.audience().base);
+    let caller =
+        Field::text("callerNumber", visit.t("talk-caller")).hint(visit.t("talk-caller-hint"));
+    html! {
+        section #talk aria-labelledby="talk-title" data-path=(path_of(agent)) data-script=(script) data-words=(texts(visit)) {
+            h2 #talk-title { (visit.t("talk-title")) }
+            p { (visit.t("talk-words")) }
+            noscript { p { (visit.t("talk-no-script")) } }
+            (components::fields(visit, &FormState::blank(), &[caller]))
+            div.row {
+                button type="button" data-talk="begin" disabled { (visit.t("talk-begin")) }
+                button.danger type="button" data-talk="end" hidden { (visit.t("talk-end")) }
+                meter data-talk="level" hidden min="0" max="1" value="0" aria-label=(visit.t("talk-level")) {}
+            }
+            div.keys data-talk="keys" hidden role="group" aria-label=(visit.t("talk-keys")) {
+                @for key in KEYS { button.secondary type="button" data-key=(key) { (key) } }
+            }
+            p role="status" data-talk="state" {}
+            ol.conversation role="log" aria-label=(visit.t("talk-log")) data-talk="log" {}
+            p.way { a data-talk="link" hidden href="/dashboard/calls" { (visit.t("talk-link")) } }
+            script src=(script) defer {}
+        }
+    }
+}
+
+/// The texts of the script, as JSON.
+fn texts(view: &DashboardView) -> String {
+    let mut texts: Map<String, Value> = WORDS
+        .iter()
+        .map(|(name, id)| ((*name).to_owned(), view.t(id).into()))
+        .collect();
+    texts.insert(
+        "latency".to_owned(),
+        view.tn("calls-milliseconds", &[("ms", "{ms}".into())])
+            .into(),
+    );
+    for speaker in [Speaker::Caller, Speaker::Agent] {
+        let name = speaker.to_string();
+        texts.insert(name, view.t(words::speaker_id(speaker)).into());
+    }
+    let reasons = HangupReason::ALL.iter();
+    let reasons = reasons.map(|reason| {
+        let outcome = view.t(words::reason_id(*reason));
+        (reason.to_string(), outcome)
+    });
+    texts.insert(
+        "reasons".to_owned(),
+        json!(reasons.collect::<std::collections::BTreeMap<_, _>>()),
+    );
+    Value::Object(texts).to_string()
+}
+
+/// `POST /dashboard/agents/{id}/talk`: a token, with the form's settings as a draft if they were changed.
+pub async fn begin(
+    visit: SignedIn,
+    id: Id<AgentId>,
+    typed: FormValues,
+) -> Result<HttpResponse, ApiError> {
+    let mut body = form::object(&typed, CALLER)?;
+    if typed.text("name").is_some() {
+        let draft = form::object(&typed, &agents::shapes())?;
+        body.insert("draft".to_owned(), Value::Object(draft));
+    }
+    let body = RequestBody::of(Value::Object(body));
+    let made = web_calls::create_detailed(visit.operation(), id, body).await;
+    match made {
+        Ok(made) => Ok(HttpResponse::Ok().json(made.value)),
+        // The form shows what is wrong once it is saved.
+        Err(error @ ApiError::Validation(_)) => {
+            Ok(HttpResponse::UnprocessableEntity().json(json!({"message": error.to_string()})))
+        }
+        Err(error) => Err(error),
+    }
+}

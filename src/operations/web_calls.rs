@@ -1,0 +1,173 @@
+//! Tokens for calls from browsers. A token is good once, for a minute; only its hash is kept.
+
+use dikala_actors::calls::settings::CallSettings;
+use dikala_entities::{
+    AgentId, CalleeNumber, CallerNumber, Credential, CredentialHash, Millis, PhoneNumber, Store,
+    WEB_CALL_SCHEME, agent, function, web_call,
+};
+use sea_orm::{DbErr, EntityTrait, FromQueryResult, IntoActiveModel, QueryOrder, Statement};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::{
+    OperationContext,
+    agents::{self, fields},
+};
+use crate::http::{
+    answer::Created,
+    error::ApiError,
+    extract::{Id, RequestBody, e164},
+};
+
+/// The path of the WebSocket.
+pub const PATH: &str = "/web/v1/call";
+/// The time in which a token can be used.
+const GOOD_MS: i64 = 60_000;
+/// The time after its use in which a token's draft is kept for the call.
+const KEPT_MS: i64 = 10 * 60_000;
+
+/// A call from a browser that is about to begin.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(as = WebCallInput, rename_all = "camelCase", example = json!({"callerNumber": "+6281234567890"}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
+pub struct WebCallInput {
+    /// The caller's number, as the agent and its functions are told it.
+    #[schema(required = false)]
+    pub caller_number: Option<PhoneNumber>,
+    /// Changes of the agent that are tried and not saved: the fields of `PATCH /agents/{id}`.
+    #[schema(required = false, value_type = Object)]
+    pub draft: Option<Map<String, Value>>,
+}
+
+/// A token for one call from a browser.
+// Not `Debug`: it holds a credential in the clear.
+#[derive(Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebCallToken, example = json!({
+    "token": "wct_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN",
+    "url": "wss://voice.example.com/web/v1/call?token=wct_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN",
+    "expiresAt": "2026-01-15T03:31:00.000Z"
+}))]
+pub struct WebCallToken {
+    token: String,
+    /// The WebSocket of the call.
+    url: String,
+    pub expires_at: Millis,
+}
+
+/// Makes a token. Its call shows functions by their names alone: it may be for a customer.
+pub async fn create(
+    context: OperationContext,
+    id: Id<AgentId>,
+    body: RequestBody,
+) -> Result<Created<WebCallToken>, ApiError> {
+    make(context, id, body, false).await
+}
+
+/// Makes a token for a member of the tenant, whose call shows all of its functions.
+pub async fn create_detailed(
+    context: OperationContext,
+    id: Id<AgentId>,
+    body: RequestBody,
+) -> Result<Created<WebCallToken>, ApiError> {
+    make(context, id, body, true).await
+}
+
+async fn make(
+    context: OperationContext,
+    id: Id<AgentId>,
+    body: RequestBody,
+    is_detailed: bool,
+) -> Result<Created<WebCallToken>, ApiError> {
+    let agent = agents::find(context.store().api_reader(), context.tenant()?, id.0).await?;
+    let functions = functions(&context, &agent).await?;
+    let names: Vec<String> = functions.iter().map(|each| each.name.clone()).collect();
+    let limits = context.agent_limits()?;
+    let mut is_draft = false;
+    let read = body.optional_form()?.read(&[], |form| {
+        let caller: Option<PhoneNumber> = form.optional("callerNumber", None, e164);
+        let tried = form.merged("draft", agent.clone(), agent.clone(), |form, agent| {
+            is_draft = true;
+            fields::read_into(form, agent, Some(&names), limits)
+        });
+        Some((caller, tried))
+    });
+    let (caller, tried) = read?;
+    let settings = match is_draft {
+        true => Some(settings(tried, functions)?),
+        false => None,
+    };
+    let caller = caller.map_or(CalleeNumber::WEB.to_owned(), |it| it.as_str().to_owned());
+    let token = WEB_CALL_SCHEME.generate();
+    let row = web_call::Model {
+        hash: token.hash(),
+        tenant_id: agent.tenant_id,
+        agent_id: agent.id,
+        caller_number: CallerNumber::try_from(caller).map_err(|_| ApiError::Internal)?,
+        settings,
+        is_detailed,
+        expires_at: context.now.plus_ms(GOOD_MS),
+        used_at: None,
+    };
+    let created = WebCallToken {
+        url: format!("{}{PATH}?token={}", sockets(context.base()), token.expose()),
+        token: token.expose().to_owned(),
+        expires_at: row.expires_at,
+    };
+    let write = context.begin().await?;
+    web_call::Entity::insert(row.into_active_model())
+        .exec_without_returning(&*write)
+        .await?;
+    write
+        .commit(Created::at(PATH.to_owned(), created).secret())
+        .await
+}
+
+async fn functions(
+    context: &OperationContext,
+    agent: &agent::Model,
+) -> Result<Vec<function::Model>, DbErr> {
+    function::Entity::of_agent(agent)
+        .order_by_asc(function::Column::Id)
+        .all(context.store().api_reader())
+        .await
+}
+
+fn settings(agent: agent::Model, functions: Vec<function::Model>) -> Result<String, ApiError> {
+    serde_json::to_string(&CallSettings::new(agent, functions)).map_err(|_| ApiError::Internal)
+}
+
+/// The scheme of WebSockets in place of that of pages.
+fn sockets(base: &str) -> String {
+    match base.split_once("://") {
+        Some(("https", rest)) => format!("wss://{rest}"),
+        Some((_, rest)) => format!("ws://{rest}"),
+        None => base.to_owned(),
+    }
+}
+
+/// The purpose of a token.
+#[derive(Debug, FromQueryResult)]
+pub struct UsedToken {
+    pub hash: CredentialHash,
+    pub agent_id: AgentId,
+    pub caller_number: CallerNumber,
+    pub is_detailed: bool,
+}
+
+/// Uses a token up; `None` if it is unknown, used or too old.
+pub async fn take(
+    store: &Store,
+    token: &Credential,
+    now: Millis,
+) -> Result<Option<UsedToken>, DbErr> {
+    let txn = store.begin().await?;
+    let sql = "UPDATE web_calls SET used_at = $1, expires_at = $2 WHERE hash = $3 AND used_at IS NULL AND expires_at > $1 \
+               RETURNING hash, agent_id, caller_number, is_detailed";
+    let values = [now.into(), now.plus_ms(KEPT_MS).into(), token.hash().into()];
+    let take = Statement::from_sql_and_values(store.backend(), sql, values);
+    let taken = UsedToken::find_by_statement(take).one(&txn).await?;
+    txn.commit().await?;
+    Ok(taken)
+}

@@ -1,0 +1,62 @@
+//! A person talks to an agent from its page, by a microphone that beeps.
+
+use super::{enter, invited};
+use crate::support::{browser::Browser, prelude::*, tenant::text};
+
+/// The settings that are tried are those of the form, which is not saved.
+#[actix_web::test]
+async fn an_owner_talks_to_an_agent_whose_settings_are_not_saved() {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
+        return;
+    };
+    for (key, value) in [
+        ("telephony.enabled", "true"),
+        ("telephony.voice.provider", "scripted"),
+        ("telephony.sip.listen", "udp://127.0.0.1:0"),
+    ] {
+        installation.set(key, value);
+    }
+    let world = TestWorld::on(installation, WorldSetup::new().minutes(20)).await;
+    let tenant = &world.tenant;
+    let order = ServerAnswer::Json(json!({"arrivesInMinutes": 25}));
+    world.receiver.answer("/order", [order]);
+    let endpoint = world.receiver.url("/order");
+    tenant
+        .create_function("check_order", "POST", &endpoint)
+        .await;
+    tenant
+        .change_agent(json!({"toolsEnabled": ["end_call", "check_order"], "language": "id"}))
+        .await;
+    enter(&browser, &invited(&world, "rina@example.com"), "Sign in").await;
+    let page = format!("{}/dashboard/agents/{}", world.server.http, tenant.agent);
+    browser.go(&page).await;
+    browser.choose("Language", "English").await;
+    browser.press("Talk").await;
+    browser.see("This is the test voice of Dikala").await;
+    browser.see("The agent is on the line").await;
+    for key in ["4", "2", "7", "#"] {
+        browser.press(key).await;
+    }
+    browser.see("check_order: done").await;
+    browser.see("25").await;
+    browser.see("Goodbye!").await;
+    browser.see("Call hung up").await;
+    let calls = tenant.calls().await;
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    let call = tenant.call_over(&text(&calls[0], "id")).await;
+    assert_eq!(
+        (&call["draft"], &call["channel"]),
+        (&json!(true), &json!("web"))
+    );
+    browser.press("Open the call").await;
+    browser.see("Goodbye!").await;
+    let agent = tenant
+        .api
+        .get(&format!("/agents/{}", tenant.agent))
+        .await
+        .expect(200);
+    assert_eq!(agent["language"], "id");
+}
