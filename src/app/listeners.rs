@@ -122,6 +122,20 @@ fn operators_http(runtime: &Runtime, settings: &Settings) -> HttpContext {
     )
 }
 
+fn web_context(
+    settings: &Settings,
+    runtime: &Runtime,
+    bridge: Option<mpsc::Sender<WebCall>>,
+    stops: &ShutdownSignals,
+) -> WebContext {
+    WebContext {
+        runtime: runtime.clone(),
+        bridge,
+        places: Arc::new(Semaphore::new(settings.web_calls_max())),
+        draining: stops.draining.clone(),
+    }
+}
+
 impl Listeners {
     /// `public` is the address of the public listener.
     pub(super) fn new(
@@ -134,8 +148,7 @@ impl Listeners {
         let runtime = &actors.runtime;
         let mut services = Services::new(runtime, settings.api());
         services.operations.telephony = counted.telephony.clone();
-        let local = counted.telephony.as_ref();
-        let records = local.map(|local| local.records.clone());
+        let records = counted.telephony.map(|local| local.records);
         let operations = OperationResources {
             base: settings.http.base(public).into(),
             ..services.operations.clone()
@@ -179,12 +192,7 @@ impl Listeners {
                 budgets: Arc::default(),
                 stopping: stops.stopping.clone(),
             }),
-            web: Data::new(WebContext {
-                runtime: runtime.clone(),
-                bridge: counted.web,
-                places: Arc::new(Semaphore::new(settings.web_calls_max())),
-                draining: stops.draining.clone(),
-            }),
+            web: Data::new(web_context(settings, runtime, counted.web, stops)),
             health: Data::new(health.clone()),
             metrics: Data::new(MetricSources {
                 runtime: runtime.clone(),

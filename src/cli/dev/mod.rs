@@ -203,6 +203,7 @@ fn welcome(
 
   dashboard  {link}
              signs you in as {email}; works once, within 30 minutes{low}
+  talk       http://{public}/dashboard/agents   then: the page of an agent calls it from your browser
   API        http://{public}/api/v1        browse it at http://{public}/docs
   operators  http://{operator}   what is wrong, and what the actors do
   receiver   http://{receiver}/hooks   the demo tenant's own server

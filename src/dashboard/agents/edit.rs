@@ -108,14 +108,16 @@ async fn content(
             (unreachable(visit, agent.id, &without_agent(visit, NUMBERS_OFFERED).await?))
         }
         @if visit.is_owner() {
-            (post(visit, &path, html! {
-                (fields)
-                (submit(&visit.t("page-save")))
-            }))
+            div.bench {
+                (post(visit, &path, html! {
+                    (fields)
+                    (submit(&visit.t("page-save")))
+                }))
+                (talk::section(visit, agent.id))
+            }
         } @else {
             fieldset.whole disabled { (fields) }
         }
-        @if visit.is_owner() { (talk::section(visit, agent.id)) }
         (own_functions(visit, agent, &own, before))
         @if !answered.is_empty() {
             section aria-labelledby="numbers" {

@@ -221,7 +221,7 @@ agents-duplicate = Duplicate
 agents-duplicate-hint = A duplicate has the same settings and functions, and no number.
 
 talk-title = Talk to it
-talk-words = Call the agent from here, with the settings above, saved or not. It costs minutes as any call does.
+talk-words = Call the agent from here, with what the form says, saved or not. It costs minutes as any call does.
 talk-no-script = This part of the page needs JavaScript.
 talk-caller = Caller's number
 talk-caller-hint = What the agent and its functions are told. May stay empty.

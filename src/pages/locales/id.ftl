@@ -219,7 +219,7 @@ agents-duplicate = Buat salinan
 agents-duplicate-hint = Salinan punya pengaturan dan fungsi yang sama, tanpa nomor.
 
 talk-title = Bicara dengannya
-talk-words = Telepon agen dari sini, dengan pengaturan di atas, disimpan atau belum. Menit terpakai seperti panggilan biasa.
+talk-words = Telepon agen dari sini, dengan isi formulir, disimpan atau belum. Menit terpakai seperti panggilan biasa.
 talk-no-script = Bagian halaman ini membutuhkan JavaScript.
 talk-caller = Nomor penelepon
 talk-caller-hint = Yang diberitahukan kepada agen dan fungsinya. Boleh kosong.

@@ -144,6 +144,21 @@ impl TestBrowser {
         (ended.map_or(Value::Null, |it| it["reason"].clone()), code)
     }
 
+    /// Waits until this many messages of a type have come.
+    pub async fn counts(&self, kind: &str, count: usize) {
+        eventually(kind, async || {
+            let messages = self.messages();
+            let of_kind = messages.iter().filter(|it| it["type"] == kind);
+            (of_kind.count() >= count).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until this much of the agent's speech has come.
+    pub async fn hears_ms(&self, ms: usize) {
+        eventually("speech", async || (self.speech_ms() >= ms).then_some(())).await;
+    }
+
     /// The agent's speech so far, in milliseconds.
     pub fn speech_ms(&self) -> usize {
         let heard = self.heard.borrow();

@@ -14,6 +14,7 @@ mod sounds;
 mod spoken;
 mod timing;
 mod tls;
+mod web;
 mod whatsapp;
 mod whatsapp_setup;
 

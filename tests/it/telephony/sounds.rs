@@ -94,7 +94,7 @@ fn at_level(samples: &[i16], level: f64) -> Vec<i16> {
 }
 
 /// Spoken words at this rate, without silence around them.
-fn spoken(voice: &str, words: &str, rate: usize) -> Vec<i16> {
+pub(super) fn spoken(voice: &str, words: &str, rate: usize) -> Vec<i16> {
     let folder = dikala_testkit::folder();
     let run = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);
