@@ -20,7 +20,8 @@ const TABLES: &str = "ALTER TABLE bridges ADD COLUMN is_web BOOLEAN NOT NULL DEF
         expires_at BIGINT NOT NULL,
         used_at BIGINT
     );
-    CREATE INDEX web_calls_expires ON web_calls (expires_at);";
+    CREATE INDEX web_calls_expires ON web_calls (expires_at);
+    CREATE INDEX web_calls_tenant ON web_calls (tenant_id, expires_at);";
 
 /// SQLite has no statement for this. Rows stay as they are, so its documentation has the text of the table changed, and the version
 /// of the schema raised (<https://sqlite.org/lang_altertable.html#otheralter>).

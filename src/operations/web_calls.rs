@@ -5,25 +5,32 @@ use dikala_entities::{
     AgentId, CalleeNumber, CallerNumber, Credential, CredentialHash, Millis, PhoneNumber, Store,
     WEB_CALL_SCHEME, agent, function, web_call,
 };
-use sea_orm::{DbErr, EntityTrait, FromQueryResult, IntoActiveModel, QueryOrder, Statement};
+use sea_orm::{
+    ConnectionTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, QueryOrder, Statement,
+};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
     OperationContext,
-    agents::{self, fields},
+    agents::{self, fields, weight::AGENT_BYTES_MAX},
 };
 use crate::http::{
     answer::Created,
     error::ApiError,
     extract::{Id, RequestBody, e164},
+    field::{FieldCode, ValueFault},
 };
 
 /// The path of the WebSocket.
 pub const PATH: &str = "/web/v1/call";
 /// The time in which a token can be used.
 const GOOD_MS: i64 = 60_000;
+/// Unused tokens of a tenant; older ones are forgotten.
+const UNUSED_MAX: i64 = 200;
+const FORGET: &str = "DELETE FROM web_calls WHERE tenant_id = $1 AND used_at IS NULL AND hash NOT IN (SELECT hash FROM web_calls \
+                      WHERE tenant_id = $1 AND used_at IS NULL ORDER BY expires_at DESC LIMIT $2)";
 /// The time after its use in which a token's draft is kept for the call.
 const KEPT_MS: i64 = 10 * 60_000;
 
@@ -94,7 +101,8 @@ async fn make(
         Some((caller, tried))
     });
     let (caller, tried) = read?;
-    let settings = match is_draft {
+    // The dashboard sends its whole form.
+    let settings = match is_draft && tried != agent {
         true => Some(settings(tried, functions)?),
         false => None,
     };
@@ -119,6 +127,12 @@ async fn make(
     web_call::Entity::insert(row.into_active_model())
         .exec_without_returning(&*write)
         .await?;
+    let forget = Statement::from_sql_and_values(
+        context.store().backend(),
+        FORGET,
+        [agent.tenant_id.into(), UNUSED_MAX.into()],
+    );
+    write.execute_raw(forget).await?;
     write
         .commit(Created::at(PATH.to_owned(), created).secret())
         .await
@@ -135,7 +149,17 @@ async fn functions(
 }
 
 fn settings(agent: agent::Model, functions: Vec<function::Model>) -> Result<String, ApiError> {
-    serde_json::to_string(&CallSettings::new(agent, functions)).map_err(|_| ApiError::Internal)
+    let settings = serde_json::to_string(&CallSettings::new(agent, functions));
+    let settings = settings.map_err(|_| ApiError::Internal)?;
+    if i64::try_from(settings.len()).is_ok_and(|bytes| bytes <= AGENT_BYTES_MAX) {
+        return Ok(settings);
+    }
+    let predicate = format!(
+        "makes an agent of more than {} KiB",
+        AGENT_BYTES_MAX / 1_024
+    );
+    let fault = ValueFault::new(FieldCode::TooLarge, predicate);
+    Err(ApiError::field(fault.in_field("draft")))
 }
 
 /// The scheme of WebSockets in place of that of pages.
@@ -154,6 +178,16 @@ pub struct UsedToken {
     pub agent_id: AgentId,
     pub caller_number: CallerNumber,
     pub is_detailed: bool,
+}
+
+/// True if a token can be used. It writes nothing, so strangers who guess cost no more than that.
+pub async fn is_good(store: &Store, token: &Credential, now: Millis) -> Result<bool, DbErr> {
+    let sql =
+        "SELECT 1 AS one FROM web_calls WHERE hash = $1 AND used_at IS NULL AND expires_at > $2";
+    let values = [token.hash().into(), now.into()];
+    let look = Statement::from_sql_and_values(store.backend(), sql, values);
+    let found = store.critical_reader().query_one_raw(look).await?;
+    Ok(found.is_some())
 }
 
 /// Uses a token up; `None` if it is unknown, used or too old.

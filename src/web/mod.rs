@@ -61,11 +61,6 @@ async fn call(
         let words = "This node takes no calls from browsers; its operator can enable telephony (telephony.enabled).";
         return Err(HttpRefusal::unavailable("no_telephony", words).into());
     };
-    let place = Arc::clone(&context.places).try_acquire_owned();
-    let (Ok(place), false) = (place, *context.draining.borrow()) else {
-        let words = "Too many calls are running, or the service stops. Try again in a moment.";
-        return Err(HttpRefusal::unavailable("unavailable", words).into());
-    };
     let offered = request.headers().get(SEC_WEBSOCKET_PROTOCOL);
     let mut names = offered.iter().flat_map(|offered| {
         let names = offered.to_str().unwrap_or_default();
@@ -77,10 +72,19 @@ async fn call(
     let token = query.as_ref().map(|query| query.token.as_str());
     let token = token.and_then(|token| WEB_CALL_SCHEME.parse(token));
     let token = token.ok_or_else(unknown)?;
+    let (runtime, now) = (&context.runtime, context.runtime.clock.now());
+    let is_good = web_calls::is_good(&runtime.store, &token, now).await;
+    if !is_good.map_err(ApiError::from)? {
+        return Err(unknown().into());
+    }
+    let place = Arc::clone(&context.places).try_acquire_owned();
+    let (Ok(place), false) = (place, *context.draining.borrow()) else {
+        let words = "Too many calls are running, or the service stops. Try again in a moment.";
+        return Err(HttpRefusal::unavailable("unavailable", words).into());
+    };
     let (response, session, stream) =
         actix_ws::handle_with_protocols(&request, body, &[SUBPROTOCOL])
             .map_err(|_| no_upgrade())?;
-    let (runtime, now) = (&context.runtime, context.runtime.clock.now());
     let used = web_calls::take(&runtime.store, &token, now).await;
     let used = used.map_err(ApiError::from)?.ok_or_else(unknown)?;
     let agent = request.headers().get(header::USER_AGENT);

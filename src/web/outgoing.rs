@@ -22,13 +22,15 @@ pub(super) enum OutgoingFrame {
 }
 
 impl OutgoingFrame {
+    /// Its bytes, with those of its place in the queue.
     fn len(&self) -> usize {
-        match self {
+        let bytes = match self {
             Self::Text(text) => text.len(),
             Self::Audio(bytes) => bytes.len(),
             Self::Pong(bytes) => bytes.len(),
             Self::Close(_) => 0,
-        }
+        };
+        bytes + size_of::<Self>()
     }
 }
 

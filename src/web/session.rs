@@ -23,8 +23,10 @@ use crate::bridge::frames::{FrameReader, ReadFault, SocketFrame};
 
 /// The longest frame of a browser: two seconds of audio.
 pub(super) const FRAME_BYTES_MAX: usize = 64 * 1024;
-/// Frames of a second, beyond which a browser is disconnected. Audio comes in 50, played counts and keys in a few.
-const FRAMES_A_SECOND: u32 = 400;
+/// Frames of a browser, beyond which it is disconnected: in each second, and all that a connection that stood still brings at once.
+/// Audio comes in 50 a second, played counts and keys in a few.
+const FRAMES_A_SECOND: u64 = 100;
+const FRAMES_AT_ONCE: u64 = 1_200;
 /// The channels of the leg.
 const ORDERS: usize = 64;
 const SPEECH: usize = 64;
@@ -52,8 +54,8 @@ pub(super) struct BrowserCall {
     is_answered: bool,
     call: Option<CallId>,
     reason: Option<HangupReason>,
-    /// Frames in this second of the call.
-    rate: (u64, u32),
+    /// Frames so far.
+    received: u64,
 }
 
 /// Why the socket ends.
@@ -92,7 +94,7 @@ impl BrowserCall {
             is_answered: false,
             call: None,
             reason: None,
-            rate: (0, 0),
+            received: 0,
         };
         let leg = Leg {
             orders,
@@ -183,12 +185,8 @@ impl BrowserCall {
                 return Err(SocketEnd::Lost("the connection broke"));
             }
         };
-        let second = self.now() / 1_000;
-        self.rate = match self.rate {
-            (of, count) if of == second => (of, count + 1),
-            _ => (second, 1),
-        };
-        if self.rate.1 > FRAMES_A_SECOND {
+        self.received += 1;
+        if self.received > self.now() * FRAMES_A_SECOND / 1_000 + FRAMES_AT_ONCE {
             let words = "too many frames";
             return Err(SocketEnd::Refused(CloseCode::Policy, words));
         }

@@ -217,7 +217,7 @@ async fn who_sends_what_is_no_call_is_disconnected_and_others_are_not() {
     }
     let chatty = call(&world, json!({})).await;
     chatty.ready().await;
-    for _ in 0..1_000 {
+    for _ in 0..3_000 {
         chatty.send(&json!({"type": "played", "ms": 1}));
     }
     let silent = call(&world, json!({})).await;

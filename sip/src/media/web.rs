@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::{
     activity::{Activity, VoiceChange},
     echo::EchoGuard,
-    playout::{Playout, PlayoutRate},
+    playout::{PLAYED_PER_MS, Playout, PlayoutRate},
 };
 use crate::leg::{LegEvent, Speech};
 
@@ -19,6 +19,9 @@ const FRAME_MS: u64 = 20;
 const AHEAD_MS: u64 = 200;
 /// Audio that may come earlier than in real time: a connection that stood still brings all of it at once.
 const EARLY_MAX_MS: u64 = 5_000;
+/// Audio that is missing for longer than this for that long will not come any more.
+const LATE_MS: u64 = 300;
+const CATCH_UP_MS: u64 = 2_000;
 /// Without audio for this long the browser is gone.
 const SILENCE_MAX_MS: u64 = 15_000;
 
@@ -44,6 +47,8 @@ pub struct WebMedia {
     began_ms: u64,
     /// Length of the received audio.
     received_ms: u64,
+    /// Since when audio is missing.
+    late_since_ms: Option<u64>,
     /// When audio came last.
     heard_at_ms: u64,
     /// When the next frame is due.
@@ -53,8 +58,8 @@ pub struct WebMedia {
     ahead: VecDeque<(u64, Sent)>,
     /// Speech that the browser dropped for a pause, and gets again.
     again: VecDeque<Sent>,
-    /// Speech that was sent and discarded by the browser.
-    unheard_ms: u64,
+    /// Speech that was sent and discarded by the browser, in [`PLAYED_PER_MS`].
+    unheard: u64,
     /// The count of played speech that the browser told, and when.
     reported: Option<(u64, u64)>,
     /// The last reported count of played speech, which never decreases.
@@ -64,7 +69,8 @@ pub struct WebMedia {
 /// A part of the agent's speech.
 #[derive(Debug)]
 enum Sent {
-    Frame(Vec<i16>),
+    /// With the part of it that counts as played, in [`PLAYED_PER_MS`].
+    Frame(Vec<i16>, u64),
     Mark(u64),
 }
 
@@ -77,12 +83,13 @@ impl WebMedia {
             pending: Vec::new(),
             began_ms: now_ms,
             received_ms: 0,
+            late_since_ms: None,
             heard_at_ms: now_ms,
             due_ms: now_ms,
             frame: Vec::new(),
             ahead: VecDeque::new(),
             again: VecDeque::new(),
-            unheard_ms: 0,
+            unheard: 0,
             reported: None,
             played_ms: 0,
         }
@@ -116,7 +123,9 @@ impl WebMedia {
         if !rest.is_empty() {
             return Err(WebFault::Odd);
         }
-        self.heard_at_ms = now_ms;
+        if !samples.is_empty() {
+            self.heard_at_ms = now_ms;
+        }
         self.pending
             .extend(samples.iter().map(|sample| i16::from_le_bytes(*sample)));
         let mut taken = 0;
@@ -138,9 +147,23 @@ impl WebMedia {
         }
         self.pending.drain(..taken);
         let elapsed_ms = now_ms.saturating_sub(self.began_ms);
+        self.catch_up(elapsed_ms, now_ms);
         match self.received_ms > elapsed_ms + EARLY_MAX_MS {
             true => Err(WebFault::TooFast),
             false => Ok(()),
+        }
+    }
+
+    /// Audio that was never sent leaves the count behind. A connection that stood still brings its audio soon.
+    fn catch_up(&mut self, elapsed_ms: u64, now_ms: u64) {
+        if self.received_ms + LATE_MS >= elapsed_ms {
+            self.late_since_ms = None;
+            return;
+        }
+        let since_ms = *self.late_since_ms.get_or_insert(now_ms);
+        if now_ms - since_ms >= CATCH_UP_MS {
+            self.received_ms = elapsed_ms;
+            self.late_since_ms = None;
         }
     }
 
@@ -159,7 +182,7 @@ impl WebMedia {
         // A process that stood still does not catch up.
         self.due_ms = self.due_ms.max(now_ms);
         while self.due_ms <= now_ms + AHEAD_MS && self.next() {
-            if let Some((_, Sent::Frame(frame))) = self.ahead.iter().rev().find(is_frame) {
+            if let Some((_, Sent::Frame(frame, _))) = self.ahead.iter().rev().find(is_frame) {
                 let samples = frame.iter();
                 send(samples.flat_map(|sample| sample.to_le_bytes()).collect());
             }
@@ -174,18 +197,19 @@ impl WebMedia {
         let (ahead, over_ms) = (&mut self.ahead, self.due_ms + FRAME_MS);
         if !self.playout.is_paused() {
             while let Some(sent) = self.again.pop_front() {
-                let is_frame = matches!(sent, Sent::Frame(_));
+                let is_frame = matches!(sent, Sent::Frame(..));
                 ahead.push_back((if is_frame { over_ms } else { self.due_ms }, sent));
                 if is_frame {
                     return true;
                 }
             }
         }
-        let speaks = self.playout.speaks();
+        let (speaks, before) = (self.playout.speaks(), self.playout.played());
         let mut marks = Vec::new();
         self.playout.frame(&mut self.frame, |mark| marks.push(mark));
+        let played = self.playout.played() - before;
         if speaks {
-            ahead.push_back((over_ms, Sent::Frame(self.frame.clone())));
+            ahead.push_back((over_ms, Sent::Frame(self.frame.clone(), played)));
         }
         let passed_ms = if speaks { over_ms } else { self.due_ms };
         ahead.extend(marks.into_iter().map(|mark| (passed_ms, Sent::Mark(mark))));
@@ -195,7 +219,7 @@ impl WebMedia {
     fn report(&mut self, now_ms: u64, events: &mut Vec<LegEvent>) {
         while let Some((over, sent)) = self.ahead.pop_front_if(|(over, _)| *over <= now_ms) {
             match sent {
-                Sent::Frame(frame) => self.echo.sent(&frame, over - FRAME_MS),
+                Sent::Frame(frame, _) => self.echo.sent(&frame, over - FRAME_MS),
                 Sent::Mark(mark) => events.push(LegEvent::Played(mark)),
             }
         }
@@ -229,17 +253,16 @@ impl WebMedia {
         let ahead = self.ahead.drain(..).map(|(_, sent)| sent);
         for sent in ahead.chain(again) {
             match sent {
-                Sent::Frame(_) => self.unheard_ms += FRAME_MS,
+                Sent::Frame(_, played) => self.unheard += played,
                 Sent::Mark(mark) => events.push(LegEvent::Played(mark)),
             }
         }
         // Without a faded end, which the browser makes itself.
         self.playout.pause();
-        let sent_ms = self
-            .playout
+        self.playout
             .flush(|mark| events.push(LegEvent::Played(mark)));
         self.due_ms = now_ms;
-        let ours = sent_ms.saturating_sub(self.unheard_ms);
+        let ours = self.playout.played().saturating_sub(self.unheard) / PLAYED_PER_MS;
         let theirs = self.reported.map_or(ours, |(played, at)| {
             played.saturating_add(now_ms.saturating_sub(at))
         });
@@ -251,7 +274,7 @@ impl WebMedia {
 }
 
 fn is_frame((_, sent): &&(u64, Sent)) -> bool {
-    matches!(sent, Sent::Frame(_))
+    matches!(sent, Sent::Frame(..))
 }
 
 #[cfg(test)]
@@ -376,6 +399,25 @@ mod tests {
         }
         assert_eq!(events.len(), 10);
         assert_eq!(media.hear(&[0; 3], 0, &mut events), Err(WebFault::Odd));
+    }
+
+    /// A browser that sends nothing for a while, and then goes on.
+    #[test]
+    fn audio_that_was_never_sent_is_no_credit_for_a_flood() {
+        let mut media = WebMedia::new(0);
+        let mut events = Vec::new();
+        for at_ms in (0..600_000).step_by(14_000) {
+            assert_eq!(media.hear(&[0; 640], at_ms, &mut events), Ok(()));
+            assert_eq!(media.hear(&[0; 640], at_ms + 2_000, &mut events), Ok(()));
+        }
+        let flood = (0..30).find_map(|_| media.hear(&[0; 32_000], 600_000, &mut events).err());
+        assert_eq!(flood, Some(WebFault::TooFast));
+        let mut media = WebMedia::new(0);
+        for at_ms in (0..14_000).step_by(1_000) {
+            assert_eq!(media.hear(&[], at_ms, &mut events), Ok(()));
+        }
+        let silent = Err(WebFault::Silent);
+        assert_eq!(media.tick(15_000, &mut events, |_| {}), silent);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 const CALLER_RATE = 16000;
 const AGENT_RATE = 24000;
 const FRAME = CALLER_RATE / 50;
+// Bytes of 15 s that the network does not take.
+const unsentMax = 15 * 2 * CALLER_RATE;
 
 const worklet = () => {
   const fade = Math.round(sampleRate / 100);
@@ -21,11 +23,12 @@ const worklet = () => {
       this.pieces = [];
       this.at = 0;
       this.gain = 0;
-      this.cleared = false;
+      // Pieces that are dropped once the speech has faded.
+      this.dropped = 0;
       this.played = 0;
       this.told = 0;
       this.port.onmessage = ({ data }) => {
-        if (data === "clear") this.cleared = true;
+        if (data === "clear") this.dropped = this.pieces.length;
         else this.pieces.push(data);
       };
     }
@@ -52,6 +55,7 @@ const worklet = () => {
       while (this.pieces.length && this.at >= this.pieces[0].length) {
         this.at -= this.pieces[0].length;
         this.pieces.shift();
+        if (this.dropped) this.dropped -= 1;
       }
       const piece = this.pieces[0];
       if (!piece) return null;
@@ -68,14 +72,13 @@ const worklet = () => {
       if (input[0]) this.hear(input[0]);
       const out = output[0];
       for (let n = 0; n < out.length; n++) {
-        if (this.cleared && this.gain <= 0) {
-          this.pieces = [];
-          this.at = 0;
-          this.cleared = false;
+        if (this.dropped && this.gain <= 0) {
+          this.pieces.splice(0, this.dropped);
+          this.at = this.dropped = 0;
         }
         const sample = this.next();
         // Speech begins and breaks off within 10 ms, so that nothing clicks.
-        const wanted = sample === null || this.cleared ? -1 : 1;
+        const wanted = sample === null || this.dropped ? -1 : 1;
         this.gain = Math.max(0, Math.min(1, this.gain + wanted / fade));
         out[n] = (sample ?? 0) * this.gain;
       }
@@ -99,8 +102,7 @@ const page = () => {
   const [begin, end, keys, state, level, log, link] =
     ["begin", "end", "keys", "state", "level", "log", "link"].map(find);
   const form = document.querySelector(`form[action="${path}"]`);
-  const filled = () => new URLSearchParams(new FormData(form)).toString();
-  const saved = filled();
+  // The call that goes on; handlers of an earlier one do nothing.
   let call = null;
 
   const show = (text) => { state.textContent = text; };
@@ -163,100 +165,120 @@ const page = () => {
     item.append(text);
   };
 
-  const over = (reason) => {
-    if (!call) return;
-    const { stream, audio, socket } = call;
+  const silence = (stream) => { for (const track of stream.getTracks()) track.stop(); };
+
+  const over = (mine, reason) => {
+    if (call !== mine) return;
     call = null;
-    for (const track of stream?.getTracks() ?? []) track.stop();
-    audio?.close();
-    socket?.close();
+    // The microphone may be granted later than all else.
+    mine.microphone?.then(silence, () => {});
+    mine.audio?.close();
+    mine.socket?.close();
     running(false);
     show(reason);
   };
 
-  const received = (message) => {
+  const received = (mine, message) => {
     switch (message.type) {
       case "ready":
         show(says.ready);
         link.href = `/dashboard/calls/${message.callId}`;
         link.hidden = false;
         break;
-      case "clear": call?.line.port.postMessage("clear"); break;
+      case "clear": mine.line.port.postMessage("clear"); break;
       case "turn": turn(message); break;
       case "function": called(message); break;
-      case "ended": over(says.reasons[message.reason] ?? says.ended); break;
+      case "ended": over(mine, says.reasons[message.reason] ?? says.ended); break;
     }
   };
 
+  // An error in words of this page.
+  class Told extends Error {}
+
   const microphone = async () => {
-    if (!navigator.mediaDevices) throw new Error(says.insecure);
     try {
       const audio = { echoCancellation: true, noiseSuppression: true, autoGainControl: true };
       return await navigator.mediaDevices.getUserMedia({ audio });
     } catch (error) {
-      throw new Error(error.name === "NotAllowedError" ? says.refused : says.missing);
+      throw new Told(error.name === "NotAllowedError" ? says.refused : says.missing);
     }
   };
 
   const token = async () => {
-    const body = new URLSearchParams(saved === filled() ? { _token: form.elements._token.value } : filled());
+    const body = new URLSearchParams(new FormData(form));
     body.set("callerNumber", place.querySelector("[name=callerNumber]").value);
     const answer = await fetch(`${path}/talk`, { method: "POST", body });
-    if (answer.status === 422) throw new Error(says.wrong);
-    if (!answer.ok) throw new Error(says.unavailable);
+    if (answer.status === 422) throw new Told(says.wrong);
+    if (!answer.ok) throw new Told(says.unavailable);
     return (await answer.json()).token;
   };
 
+  const connect = (mine, stream, secret) => {
+    const { audio } = mine;
+    const line = new AudioWorkletNode(audio, "line", { outputChannelCount: [1] });
+    audio.createMediaStreamSource(stream).connect(line).connect(audio.destination);
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(`${scheme}//${location.host}/web/v1/call?token=${secret}`, "dikala.web.v1");
+    socket.binaryType = "arraybuffer";
+    Object.assign(mine, { line, socket });
+    line.port.onmessage = ({ data }) => {
+      if (socket.readyState !== WebSocket.OPEN) return;
+      if (socket.bufferedAmount > unsentMax) return over(mine, says.lost);
+      if (data.played) return socket.send(JSON.stringify({ type: "played", ms: data.played }));
+      let peak = 0;
+      for (const sample of data) peak = Math.max(peak, Math.abs(sample));
+      level.value = peak / 32768;
+      socket.send(data.buffer);
+    };
+    socket.onmessage = ({ data }) => {
+      if (call !== mine) return;
+      if (typeof data === "string") received(mine, JSON.parse(data));
+      else line.port.postMessage(new Int16Array(data));
+    };
+    socket.onclose = () => over(mine, says.lost);
+  };
+
   const start = async () => {
-    call = {};
+    const mine = {};
+    call = mine;
     log.replaceChildren();
     link.hidden = true;
     running(true);
     show(says.connecting);
     try {
+      if (!isSecureContext || !navigator.mediaDevices) throw new Told(says.insecure);
       // The context begins within the click, and everything else at once.
-      call.audio = new AudioContext({ latencyHint: "interactive" });
+      mine.audio = new AudioContext({ latencyHint: "interactive" });
+      mine.microphone = microphone();
       const [stream, secret] = await Promise.all([
-        microphone(),
+        mine.microphone,
         token(),
-        call.audio.audioWorklet.addModule(place.dataset.script),
+        mine.audio.audioWorklet.addModule(place.dataset.script),
       ]);
-      if (!call) return stream.getTracks().forEach((track) => track.stop());
-      call.stream = stream;
-      call.line = new AudioWorkletNode(call.audio, "line", { outputChannelCount: [1] });
-      call.audio.createMediaStreamSource(stream).connect(call.line).connect(call.audio.destination);
-      const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-      const socket = new WebSocket(`${scheme}//${location.host}/web/v1/call?token=${secret}`, "dikala.web.v1");
-      socket.binaryType = "arraybuffer";
-      call.socket = socket;
-      call.line.port.onmessage = ({ data }) => {
-        if (socket.readyState !== WebSocket.OPEN) return;
-        if (data.played) return socket.send(JSON.stringify({ type: "played", ms: data.played }));
-        let peak = 0;
-        for (const sample of data) peak = Math.max(peak, Math.abs(sample));
-        level.value = peak / 32768;
-        socket.send(data.buffer);
-      };
-      socket.onmessage = ({ data }) => {
-        if (typeof data === "string") received(JSON.parse(data));
-        else call?.line.port.postMessage(new Int16Array(data));
-      };
-      socket.onclose = () => over(says.lost);
+      if (call === mine) connect(mine, stream, secret);
     } catch (error) {
-      over(error.message);
+      over(mine, error instanceof Told ? error.message : says.unavailable);
     }
+  };
+
+  const send = (message) => {
+    const { socket } = call ?? {};
+    const is = socket?.readyState === WebSocket.OPEN;
+    if (is) socket.send(JSON.stringify(message));
+    return is;
   };
 
   begin.disabled = false;
   begin.addEventListener("click", start);
   end.addEventListener("click", () => {
-    call?.socket?.readyState === WebSocket.OPEN
-      ? call.socket.send(JSON.stringify({ type: "hangup" }))
-      : over(says.ended);
+    const mine = call;
+    // A dead connection answers nothing.
+    if (send({ type: "hangup" })) setTimeout(() => over(mine, says.ended), 2000);
+    else over(mine, says.ended);
   });
   keys.addEventListener("click", ({ target }) => {
     const { key } = target.dataset;
-    if (key && call?.socket) call.socket.send(JSON.stringify({ type: "key", key }));
+    if (key) send({ type: "key", key });
   });
 };
 

@@ -45,7 +45,7 @@ async fn a_caller_silences_the_agent_at_once_and_hears_the_rest() {
     assert!(began.elapsed() < CLEARED, "{:?}", began.elapsed());
     let heard = browser.speech_ms();
     assert!(heard < GREETING_MS, "{heard}");
-    // What the browser dropped comes again.
+    // Speech that the browser dropped comes again.
     browser.hears_ms(GREETING_MS + 100).await;
     browser.send(&json!({"type": "hangup"}));
     browser.ended().await;

@@ -16,7 +16,7 @@ const WAITING_MAX_MS: u64 = 30_000;
 pub(crate) const MARKS_MAX: usize = 256;
 const FADE_MS: usize = 5;
 /// See [`Playout::played`].
-const PLAYED_PER_MS: u64 = 48;
+pub(crate) const PLAYED_PER_MS: u64 = 48;
 /// Live audio that may wait. Beyond this, the oldest is dropped until [`LIVE_KEPT_MS`] are left.
 const LIVE_MAX_MS: usize = 120;
 const LIVE_KEPT_MS: usize = 40;
@@ -132,6 +132,11 @@ impl Playout {
     pub fn wants_more(&self) -> bool {
         let waiting_ms = self.waiting.len() / self.rate.per_ms();
         (waiting_ms as u64) < WAITING_MAX_MS && self.marks.len() < MARKS_MAX
+    }
+
+    /// Speech that was played since the start, without live audio, in [`PLAYED_PER_MS`].
+    pub fn played(&self) -> u64 {
+        self.played
     }
 
     /// Speech is being played.
