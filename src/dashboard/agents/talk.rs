@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use dikala_entities::{AgentId, HangupReason, Speaker};
 use maud::{Markup, html};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -27,8 +27,20 @@ use crate::{
 };
 
 const CALLER: &Fields = &[("callerNumber", Shape::Phone)];
-/// The keys of a telephone.
-const KEYS: [&str; 12] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "*", "0", "#"];
+/// Ends of calls that the script tells in words.
+const REASONS: [HangupReason; 11] = [
+    HangupReason::Normal,
+    HangupReason::Silence,
+    HangupReason::MaxDuration,
+    HangupReason::CreditsExhausted,
+    HangupReason::MediaLost,
+    HangupReason::AiError,
+    HangupReason::BridgeError,
+    HangupReason::AgentInactive,
+    HangupReason::InsufficientCredits,
+    HangupReason::ConcurrencyLimit,
+    HangupReason::TenantSuspended,
+];
 /// Texts of the script, with the ids of their messages.
 const WORDS: [(&str, &str); 13] = [
     ("connecting", "talk-connecting"),
@@ -62,9 +74,7 @@ pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
                 button.danger type="button" data-talk="end" hidden { (visit.t("talk-end")) }
                 meter data-talk="level" hidden min="0" max="1" value="0" aria-label=(visit.t("talk-level")) {}
             }
-            div.keys data-talk="keys" hidden role="group" aria-label=(visit.t("talk-keys")) {
-                @for key in KEYS { button.secondary type="button" data-key=(key) { (key) } }
-            }
+            div.keys data-talk="keys" hidden role="group" aria-label=(visit.t("talk-keys")) {}
             p role="status" data-talk="state" {}
             ol.conversation role="log" aria-label=(visit.t("talk-log")) data-talk="log" {}
             p.way { a data-talk="link" hidden href="/dashboard/calls" { (visit.t("talk-link")) } }
@@ -73,31 +83,27 @@ pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
     }
 }
 
-/// The texts of the script, as JSON.
+/// The texts of the script: a line with name, tab and text for each.
 fn texts(view: &DashboardView) -> String {
-    let mut texts: Map<String, Value> = WORDS
+    let own = WORDS
         .iter()
-        .map(|(name, id)| ((*name).to_owned(), view.t(id).into()))
-        .collect();
-    texts.insert(
-        "latency".to_owned(),
-        view.tn("calls-milliseconds", &[("ms", "{ms}".into())])
-            .into(),
-    );
-    for speaker in [Speaker::Caller, Speaker::Agent] {
-        let name = speaker.to_string();
-        texts.insert(name, view.t(words::speaker_id(speaker)).into());
-    }
-    let reasons = HangupReason::ALL.iter();
+        .map(|(name, id)| ((*name).to_owned(), view.t(id)));
+    let speakers = [Speaker::Caller, Speaker::Agent];
+    let speakers = speakers.map(|role| (role.to_string(), view.t(words::speaker_id(role))));
+    let reasons = REASONS.iter();
     let reasons = reasons.map(|reason| {
-        let outcome = view.t(words::reason_id(*reason));
-        (reason.to_string(), outcome)
+        (
+            format!("because.{reason}"),
+            view.t(words::reason_id(*reason)),
+        )
     });
-    texts.insert(
-        "reasons".to_owned(),
-        json!(reasons.collect::<std::collections::BTreeMap<_, _>>()),
-    );
-    Value::Object(texts).to_string()
+    let latency = view.tn("calls-milliseconds", &[("ms", "{ms}".into())]);
+    let all = own.chain(speakers).chain(reasons);
+    let lines = all.chain([("latency".to_owned(), latency)]);
+    let lines: Vec<String> = lines
+        .map(|(name, text)| format!("{name}\t{text}"))
+        .collect();
+    lines.join("\n")
 }
 
 /// `POST /dashboard/agents/{id}/talk`: a token, with the form's settings as a draft if they were changed.

@@ -97,7 +97,7 @@ const page = () => {
   const place = document.getElementById("talk");
   if (!place) return;
   const { words, path } = place.dataset;
-  const says = JSON.parse(words);
+  const says = Object.fromEntries(words.split("\n").map((line) => line.split("\t")));
   const find = (name) => place.querySelector(`[data-talk="${name}"]`);
   const [begin, end, keys, state, level, log, link] =
     ["begin", "end", "keys", "state", "level", "log", "link"].map(find);
@@ -188,7 +188,7 @@ const page = () => {
       case "clear": mine.line.port.postMessage("clear"); break;
       case "turn": turn(message); break;
       case "function": called(message); break;
-      case "ended": over(mine, says.reasons[message.reason] ?? says.ended); break;
+      case "ended": over(mine, says[`because.${message.reason}`] ?? says.ended); break;
     }
   };
 
@@ -268,6 +268,12 @@ const page = () => {
     return is;
   };
 
+  for (const key of "123456789*0#") {
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", className: "secondary", textContent: key });
+    button.dataset.key = key;
+    keys.append(button);
+  }
   begin.disabled = false;
   begin.addEventListener("click", start);
   end.addEventListener("click", () => {

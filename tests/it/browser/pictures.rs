@@ -21,7 +21,7 @@ const DOCUMENTS: [&str; 2] = [
     include_str!("../../../docs/operators.md"),
 ];
 /// Maximum size of all pictures together.
-const BYTES_MAX: u64 = 800 * 1024;
+const BYTES_MAX: u64 = 900 * 1024;
 const WIDE: (u32, u32) = (1100, 860);
 /// The visible part of a page before scrolling.
 const LOW: (u32, u32) = (1100, 560);
@@ -150,6 +150,11 @@ async fn all(browser: &Browser, world: &TestWorld) -> Vec<(String, Vec<u8>)> {
     browser.go(&format!("{base}/calls/{call}")).await;
     browser.see("Conversation").await;
     taken.push(take(browser, "call", (1100, 800), TIME).await);
+    browser
+        .go(&format!("{base}/agents/{}", world.tenant.agent))
+        .await;
+    browser.see("Talk to it").await;
+    taken.push(take(browser, "agent", WIDE, TIME).await);
     browser.look(WIDE.0, "dark").await;
     browser.go(&format!("{base}/webhooks")).await;
     browser.press(&world.receiver.url("/till")).await;

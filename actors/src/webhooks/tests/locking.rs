@@ -171,42 +171,58 @@ async fn a_statement_that_lost_a_deadlock_is_sent_again() {
     let Some((_keep, store)) = dikala_testkit::postgres().await else {
         return;
     };
-    let table = "CREATE TABLE races (id BIGINT PRIMARY KEY, n BIGINT NOT NULL); INSERT INTO races VALUES (1, 0), (2, 0)";
+    let table = "CREATE TABLE races (id BIGINT PRIMARY KEY, n BIGINT NOT NULL); INSERT INTO races VALUES (1, 0), (2, 0), (3, 0)";
     store
         .writer()
         .execute_unprepared(table)
         .await
         .expect("a table");
     let add = |id: i64| format!("UPDATE races SET n = n + 1 WHERE id = {id}");
-    let other = store.begin().await.expect("begins");
-    // The statement must detect the deadlock, and so lose it; and this transaction must not be ended while the test
+    let (gate, other) = (store.begin(), store.begin());
+    let (gate, other) = (gate.await.expect("begins"), other.await.expect("begins"));
+    // The statement must detect the deadlock, and so lose it; and these transactions must not be ended while the test
     // waits.
     let patient =
         "SET LOCAL deadlock_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = '60s'";
-    other.execute_unprepared(patient).await.expect("is set");
-    other.execute_unprepared(&add(1)).await.expect("has row 1");
-    let both = format!(
-        "WITH a AS ({} RETURNING n) UPDATE races SET n = races.n + 1 FROM a WHERE id = 1",
+    for (transaction, row) in [(&gate, 3), (&other, 1)] {
+        transaction.execute_unprepared(patient).await.expect("set");
+        let has = transaction.execute_unprepared(&add(row)).await;
+        has.expect("has its row");
+    }
+    let all = format!(
+        "WITH a AS ({} RETURNING n), b AS (UPDATE races SET n = races.n + 1 FROM a WHERE id = 3 RETURNING races.n) \
+         UPDATE races SET n = races.n + 1 FROM b WHERE id = 1",
         add(2)
     );
     let waiting = store.clone();
-    let racing = actix_rt::spawn(async move { waiting.writer().execute_unprepared(&both).await });
-    let waits = "SELECT 1 AS one FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-    let waits = || Statement::from_string(DbBackend::Postgres, waits);
-    while store
-        .reader()
-        .query_one_raw(waits())
-        .await
-        .expect("answers")
-        .is_none()
-    {
-        assert!(!racing.is_finished(), "it waits for row 1");
-    }
-    other.execute_unprepared(&add(2)).await.expect("goes on");
-    other.commit().await.expect("commits");
+    let racing = actix_rt::spawn(async move { waiting.writer().execute_unprepared(&all).await });
+    let wait = async |count: usize| {
+        let waits = "SELECT 1 AS one FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        let waits = || Statement::from_string(DbBackend::Postgres, waits);
+        while store
+            .reader()
+            .query_all_raw(waits())
+            .await
+            .expect("answers")
+            .len()
+            < count
+        {
+            assert!(!racing.is_finished(), "it waits for another's row");
+        }
+    };
+    wait(1).await;
+    let second = add(2);
+    let goes_on = actix_rt::spawn(async move {
+        other.execute_unprepared(&second).await.expect("goes on");
+        other.commit().await.expect("commits");
+    });
+    // The statement looks for a deadlock once in each wait, a second after its beginning. So its last wait begins last.
+    wait(2).await;
+    gate.commit().await.expect("commits");
+    goes_on.await.expect("is done");
     racing.await.expect("is done").expect("is carried out");
     let sum = Statement::from_string(DbBackend::Postgres, "SELECT SUM(n)::BIGINT AS n FROM races");
     let row = store.reader().query_one_raw(sum).await.expect("answers");
     let sum: i64 = row.expect("a row").try_get("", "n").expect("a number");
-    assert_eq!(sum, 4);
+    assert_eq!(sum, 6);
 }
