@@ -91,7 +91,10 @@ fn day(value: &Value, edge: impl Fn(&str) -> Option<Millis>) -> ParseResult<Mill
 type Names = BTreeMap<Actor, String>;
 
 /// Looks up the names of these authors.
-async fn names(visit: &SignedIn, actors: impl Iterator<Item = Actor>) -> Result<Names, ApiError> {
+pub(super) async fn names(
+    visit: &SignedIn,
+    actors: impl Iterator<Item = Actor>,
+) -> Result<Names, ApiError> {
     let actors: BTreeSet<Actor> = actors.collect();
     let people = actors.iter().filter_map(|actor| match actor {
         Actor::User(id) => Some(*id),

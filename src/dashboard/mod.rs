@@ -119,6 +119,8 @@ const PAGES: &[PageRoute] = &[
     post("/agents/new", |r| r.to(agents::edit::create)),
     get("/agents/{id}", |r| r.to(agents::edit::show)),
     post("/agents/{id}", |r| r.to(agents::edit::save)),
+    get("/agents/{id}/history", |r| r.to(agents::history::show)),
+    post("/agents/{id}/restore", |r| r.to(agents::history::restore)),
     post("/agents/{id}/talk", |r| r.to(agents::talk::begin)),
     post("/agents/{id}/duplicate", |r| r.to(agents::edit::duplicate)),
     get("/agents/{id}/delete", |r| r.to(agents::edit::ask_delete)).by(PageAccess::Owner),

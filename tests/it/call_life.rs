@@ -53,7 +53,7 @@ async fn a_call_runs_from_ring_to_invoice(
         "direction": "inbound", "status": "ringing", "startedAt": rang.text(), "answeredAt": null, "joinedAt": null, "endedAt": null,
         "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null,
         "hangupInitiator": null, "transcriptSummary": null, "aiCostIdr": null, "voiceProvider": null,
-        "turnLatencyMs": null, "stalls": null, "interruptions": null,
+        "draft": false, "turnLatencyMs": null, "stalls": null, "interruptions": null,
         "metadata": {"campaign": {"id": 7}},
     });
     assert_eq!(tenant.call(&id).await, ringing);

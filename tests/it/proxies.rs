@@ -17,7 +17,7 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
 use crate::{
     front_door::well_made,
-    support::{bridge::BridgeSocketEnd, prelude::*, rest, server::Server},
+    support::{bridge::BridgeSocketEnd, prelude::*, rest, server::Server, web_call::TestBrowser},
 };
 
 /// The service's address in the shipped configurations.
@@ -235,6 +235,33 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
     world.server.restart();
     proxy.answers(200).await;
     TestBridge::open(&proxy.https, &world.tenant.token, Socket).await;
+}
+
+/// The audio of a call, over the address that everything else has.
+#[rstest]
+#[actix_web::test]
+async fn a_browser_talks_through_it(#[values(Nginx, Haproxy)] kind: Kind) {
+    let setup = WorldSetup::new()
+        .set("telephony.enabled", "true")
+        .set("telephony.voice.provider", "scripted")
+        .set("telephony.sip.listen", "udp://127.0.0.1:0")
+        .minutes(10);
+    let world = world!(Sqlite, setup);
+    let service = world.server.http.strip_prefix("http://").unwrap();
+    let Some(proxy) = Proxy::start(kind, service).await else {
+        return;
+    };
+    let path = format!("/agents/{}/web-calls", world.tenant.agent);
+    let made = world.tenant.api.post(&path, json!({})).await.expect(201);
+    let token = made["token"].as_str().unwrap();
+    let socket = proxy.https.replacen("https", "wss", 1);
+    let opened = TestBrowser::open(&format!("{socket}/web/v1/call?token={token}")).await;
+    let browser = opened.expect("a socket");
+    let call = browser.ready().await;
+    browser.hears_ms(1_000).await;
+    browser.send(&json!({"type": "hangup"}));
+    assert_eq!(browser.ended().await.0, "normal");
+    assert_eq!(world.tenant.call_over(&call).await["status"], "ended");
 }
 
 /// A client's own `X-Forwarded-For` neither hides it nor charges others.

@@ -17,7 +17,7 @@ use super::{
     agent_form::{self, FormChoices},
     assign_path, find,
     functions::{self, FunctionRow},
-    path_of, talk,
+    path_of, talk, templates,
 };
 use crate::{
     http::{
@@ -27,6 +27,8 @@ use crate::{
     operations::agents,
 };
 
+/// The kind of business whose texts fill in the form.
+const TEMPLATE: &Fields = &[("template", Shape::Optional)];
 /// The cursor of an agent's page of functions.
 const PLACE: &Fields = &[("before", Shape::Optional)];
 
@@ -36,11 +38,32 @@ const NUMBERS_OFFERED: u64 = 3;
 const NUMBERS_MAX: usize = 20;
 
 /// `GET /dashboard/agents/new`
-pub async fn ask_new(visit: SignedIn) -> Result<HttpResponse, ApiError> {
+pub async fn ask_new(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let title = visit.t("agents-new");
+    let asked = form::asked(&request, TEMPLATE)?;
+    let template = asked.text("template").and_then(templates::find);
     let blank = agent::Model::new(visit.tenant(), visit.now());
-    let content = new_form(&visit, &agent_form::of(&blank))?;
+    let agent = match template {
+        Some(template) => template.fill(blank, visit.lang()),
+        None => blank,
+    };
+    let form = new_form(&visit, &agent_form::of(&agent))?;
+    let content = html! { (offered(&visit, template.map(|it| it.name))) (form) };
     Ok(layout::page(&visit, &title, content))
+}
+
+/// Links to the templates.
+fn offered(visit: &SignedIn, chosen: Option<&str>) -> Markup {
+    html! {
+        p { (visit.t("templates-words")) }
+        nav.tabs aria-label=(visit.t("templates-title")) {
+            @for template in templates::ALL {
+                @let is_it = chosen == Some(template.name);
+                a href={ (NEW_PATH) "?template=" (template.name) } aria-current=[is_it.then_some("true")] { (visit.t(template.label)) }
+            }
+        }
+        @if chosen.is_some() { p.hint { (visit.t("templates-chosen")) } }
+    }
 }
 
 fn new_form(visit: &SignedIn, filled: &FormState) -> Result<Markup, ApiError> {
@@ -118,6 +141,7 @@ async fn content(
         } @else {
             fieldset.whole disabled { (fields) }
         }
+        p.way { a href={ (path) "/history" } { (visit.t("history-link")) } }
         (own_functions(visit, agent, &own, before))
         @if !answered.is_empty() {
             section aria-labelledby="numbers" {

@@ -3,11 +3,13 @@
 pub mod edit;
 pub mod function_trial;
 pub mod functions;
+pub mod history;
 pub mod list;
 pub mod talk;
 
 mod agent_form;
 mod function_form;
+mod templates;
 
 use dikala_entities::{AgentId, PhoneNumberId, agent};
 

@@ -42,7 +42,7 @@ const REASONS: [HangupReason; 11] = [
     HangupReason::TenantSuspended,
 ];
 /// Texts of the script, with the ids of their messages.
-const WORDS: [(&str, &str); 13] = [
+const WORDS: [(&str, &str); 14] = [
     ("connecting", "talk-connecting"),
     ("ready", "talk-ready"),
     ("ended", "talk-ended"),
@@ -56,6 +56,7 @@ const WORDS: [(&str, &str); 13] = [
     ("running", "talk-running"),
     ("ok", "talk-ok"),
     ("error", "talk-error"),
+    ("length", "talk-length"),
 ];
 
 /// The part of the agent's page.
@@ -77,7 +78,7 @@ pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
             div.keys data-talk="keys" hidden role="group" aria-label=(visit.t("talk-keys")) {}
             p role="status" data-talk="state" {}
             ol.conversation role="log" aria-label=(visit.t("talk-log")) data-talk="log" {}
-            p.way { a data-talk="link" hidden href="/dashboard/calls" { (visit.t("talk-link")) } }
+            p.way { a data-talk="link" hidden href="/dashboard/calls" target="_blank" rel="noopener" { (visit.t("talk-link")) } }
             script src=(script) defer {}
         }
     }

@@ -1,4 +1,4 @@
-// Talks to an agent from its page. The same file is the audio worklet: it takes the microphone and plays the agent.
+// Talks to an agent from its page, and looks after its form. The same file is the audio worklet: it takes the microphone and plays the agent.
 "use strict";
 
 // Of `dikala.web.v1`: 16-bit samples, mono.
@@ -102,6 +102,21 @@ const page = () => {
   const [begin, end, keys, state, level, log, link] =
     ["begin", "end", "keys", "state", "level", "log", "link"].map(find);
   const form = document.querySelector(`form[action="${path}"]`);
+  const filled = () => new URLSearchParams(new FormData(form)).toString();
+  const loaded = filled();
+  let isSent = false;
+  form.addEventListener("submit", () => { isSent = true; });
+  addEventListener("beforeunload", (event) => {
+    if (!isSent && filled() !== loaded) event.preventDefault();
+  });
+  const prompt = form.elements.systemPrompt;
+  const length = document.createElement("p");
+  length.className = "hint";
+  prompt.after(length);
+  const measure = () => { length.textContent = says.length.replace("{count}", prompt.value.length); };
+  prompt.addEventListener("input", measure);
+  measure();
+
   // The call that goes on; handlers of an earlier one do nothing.
   let call = null;
 

@@ -220,6 +220,35 @@ agents-more = Copy or delete
 agents-duplicate = Duplicate
 agents-duplicate-hint = A duplicate has the same settings and functions, and no number.
 
+templates-title = Templates
+templates-words = Begin with a template, or with an empty form:
+templates-chosen = Replace everything in square brackets with what is true for you.
+template-clinic = Clinic
+template-workshop = Workshop
+template-restaurant = Restaurant
+template-hotel = Hotel
+template-shop = Shop
+template-courier = Courier
+template-school = School
+template-property = Property
+
+history-title = History of { $name }
+history-link = History and earlier versions
+history-words = Every saved change makes a version. A call keeps the version that it began with.
+history-version = Version { $number }
+history-present = This is what callers meet now.
+history-oldest = Nothing older is kept to compare it with.
+history-calls = { $count ->
+    [one] one call
+   *[other] { $count } calls
+}
+history-many-calls = 1,000 calls or more
+history-conversation = Conversation
+history-restore = Restore version { $number }
+history-gone = That version is not kept any more.
+history-back = Back to the agent
+done-restored = The earlier settings are the agent's again, as a new version. Functions stayed as they are.
+
 talk-title = Talk to it
 talk-words = Call the agent from here, with what the form says, saved or not. It costs minutes as any call does.
 talk-no-script = This part of the page needs JavaScript.
@@ -244,6 +273,7 @@ talk-interrupted = interrupted
 talk-running = running
 talk-ok = done
 talk-error = failed
+talk-length = {"{"}count{"}"} of 32,000 characters
 agents-copy = (copy)
 agents-delete = Delete
 agents-delete-title = Delete { $name }?

@@ -52,6 +52,12 @@ async fn an_owner_talks_to_an_agent_whose_settings_are_not_saved() {
         (&json!(true), &json!("web"))
     );
     browser.press("Open the call").await;
+    let page = format!(
+        "{}/dashboard/calls/{}",
+        world.server.http,
+        text(&calls[0], "id")
+    );
+    browser.go(&page).await;
     browser.see("Goodbye!").await;
     let agent = tenant
         .api

@@ -8,6 +8,7 @@ mod exports;
 mod foreign;
 mod full_disk;
 mod guessing;
+mod history;
 mod keys;
 mod live;
 mod mails;
