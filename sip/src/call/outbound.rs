@@ -2,7 +2,8 @@
 
 use crate::{
     message::{Host, SipRequest, Uri},
-    settings::{Credentials, OutboundIdentity, Trunk},
+    settings::{Credentials, OutboundIdentity, SipTransport, Trunk},
+    transport::Flow,
 };
 
 /// The Request-URI of a call to a person that the trunk's settings choose; `None` if it is to go to where the caller came from.
@@ -19,6 +20,18 @@ pub fn configured(trunk: &Trunk, to: &str) -> Option<(Uri, Option<Uri>)> {
     let register = trunk.register.as_ref()?;
     let proxy = register.proxy.as_ref().and_then(at);
     Some((towards(at(&register.registrar)?), proxy))
+}
+
+/// The person, at the address that the caller's requests come from. `contact` is the caller's.
+pub fn at_source(to: &str, flow: &Flow, contact: &Uri) -> Uri {
+    let host = Host::Ip(flow.remote.ip());
+    // Nobody listens at the source port of a connection.
+    let listening = contact.port.filter(|_| contact.host == host);
+    match flow.transport {
+        SipTransport::Udp => Uri::sip(to, host, Some(flow.remote.port())),
+        SipTransport::Tcp => Uri::sip(to, host, listening).with("transport", Some("tcp")),
+        SipTransport::Tls => Uri::sip(to, host, listening).with("transport", Some("tls")),
+    }
 }
 
 /// The credentials for calls to persons.
@@ -103,6 +116,28 @@ mod tests {
                 ..OutboundSettings::default()
             },
             ..Trunk::default()
+        }
+    }
+
+    #[test]
+    fn a_person_at_the_source_is_where_calls_come_from() {
+        use SipTransport::{Tcp, Tls, Udp};
+        for (transport, contact, expected) in [
+            (Udp, "sip:x@10.9.9.9:5070", "sip:+62811@192.0.2.30:5080"),
+            (
+                Tcp,
+                "sip:x@192.0.2.30:5070",
+                "sip:+62811@192.0.2.30:5070;transport=tcp",
+            ),
+            (
+                Tls,
+                "sip:x@10.9.9.9:5070",
+                "sip:+62811@192.0.2.30;transport=tls",
+            ),
+        ] {
+            let (flow, _sent) = Flow::kept(transport, "192.0.2.1:5060", "192.0.2.30:5080");
+            let uri = at_source("+62811", &flow, &contact.parse().unwrap());
+            assert_eq!(uri.to_string(), expected);
         }
     }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     leg::{Leg, LegEvent},
-    message::{Host, Method, SipResponse, Uri},
+    message::{Method, SipResponse},
     settings::TransferMethod,
     whatsapp::NO_TRANSFER,
 };
@@ -152,17 +152,9 @@ impl Call {
         if !refers {
             return self.dial(to, OpenRefer::None).await;
         }
-        let outbound = self.caller.trunk.outbound.uri.as_ref();
-        let target = match outbound.and_then(|uri| uri.parse::<Uri>().ok()) {
-            Some(uri) => Uri {
-                user: to.clone(),
-                ..uri
-            },
-            None => {
-                let peer = &self.dialog.target;
-                Uri::sip(&to, peer.host.clone(), peer.port)
-            }
-        };
+        let configured = outbound::configured(trunk, &to);
+        let source = || outbound::at_source(&to, &self.flow, &self.dialog.target);
+        let target = configured.map_or_else(source, |(uri, _)| uri);
         let mut request = self.dialog.request(Method::Refer);
         request.headers.push("Refer-To", &format!("<{target}>"));
         request.headers.push("Referred-By", &self.dialog.contact);
@@ -198,11 +190,8 @@ impl Call {
         let Some(trunk) = trunk.filter(|_| is_configured || !is_named) else {
             return self.not_transferred("no trunk for calls to persons is set up");
         };
-        let (uri, proxy) = configured.unwrap_or_else(|| {
-            let remote = self.flow.remote;
-            let uri = Uri::sip(&to, Host::Ip(remote.ip()), Some(remote.port()));
-            (uri, None)
-        });
+        let source = || outbound::at_source(&to, &self.flow, &self.dialog.target);
+        let (uri, proxy) = configured.unwrap_or_else(|| (source(), None));
         // The caller's connection is used if it is that of the configured place.
         let is_of_registrar = trunk.outbound.uri.is_none()
             && (self.shared.registrars).has(&trunk.name, self.flow.remote.ip());

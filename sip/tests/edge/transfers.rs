@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dikala_sip::{
     leg::LegEvent,
-    settings::{Credentials, OutboundIdentity, OutboundSettings, TransferMethod},
+    settings::{Credentials, OutboundIdentity, OutboundSettings, RegisterSettings, TransferMethod},
 };
 use tokio::{net::UdpSocket, time::timeout};
 
@@ -282,22 +282,43 @@ async fn a_person_is_called_where_and_as_the_trunk_has_it() {
     proven(&again, "Proxy-Authorization", 4);
 }
 
-/// Some carriers connect calls to their customer's domain only, not to the address that they call from.
+/// The person is reached over the trunk, not at the caller's Contact. Some carriers connect calls to their customer's domain only.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refer_names_the_address_for_calls_to_persons() {
-    let bench = TestEdge::with(transferring(), 10, |sip| {
-        sip.trunks[0].outbound.uri = Some("sip:acme.pstn.example".to_owned());
-    })
-    .await;
-    let mut phone = ScriptedPhone::udp(bench.udp()).await;
-    phone.call(REFERS, &offer(40_000)).await;
-    let refer = phone.expect("REFER ").await;
-    let person = Some("<sip:+62811111@acme.pstn.example>");
-    assert_eq!(header(&refer, "Refer-To"), person);
-    phone.answer(&refer, "202 Accepted").await;
-    notify(&mut phone, "200 OK").await;
-    eventually("it is over", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
-    phone.hang_up().await;
+    for (outbound, registrar, expected) in [
+        (Some("sip:acme.pstn.example"), None, "acme.pstn.example"),
+        (
+            None,
+            Some("sip:127.0.0.1:9;transport=tcp"),
+            "127.0.0.1:9;transport=tcp",
+        ),
+        (None, None, "the caller's source"),
+    ] {
+        let bench = TestEdge::with(transferring(), 10, |sip| {
+            let trunk = &mut sip.trunks[0];
+            trunk.outbound.uri = outbound.map(str::to_owned);
+            trunk.register = registrar.map(|registrar| RegisterSettings {
+                registrar: registrar.to_owned(),
+                ..RegisterSettings::default()
+            });
+        })
+        .await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        let source = phone.local.to_string();
+        phone.contact = ([10, 9, 9, 9], 5070).into();
+        phone.call(REFERS, &offer(40_000)).await;
+        let refer = phone.expect("REFER ").await;
+        let at = match (outbound, registrar) {
+            (None, None) => &source,
+            _ => expected,
+        };
+        let person = format!("<sip:+62811111@{at}>");
+        assert_eq!(header(&refer, "Refer-To"), Some(&*person));
+        phone.answer(&refer, "202 Accepted").await;
+        notify(&mut phone, "200 OK").await;
+        eventually("it is over", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
+        phone.hang_up().await;
+    }
 }
 
 /// A call that comes back to us is refused; a peer that has our private address, in another network, is not.

@@ -33,6 +33,8 @@ pub struct ScriptedPhone {
     /// The To header of the edge's answer, with its tag.
     pub to: String,
     pub did: String,
+    /// The host and port of its `Contact`.
+    pub contact: SocketAddr,
     branch: u32,
 }
 
@@ -86,6 +88,7 @@ impl ScriptedPhone {
             cseq: 1,
             to: format!("<sip:{did}@{edge}>"),
             did,
+            contact: local,
             branch: 0,
         }
     }
@@ -216,7 +219,7 @@ impl ScriptedPhone {
 
     /// A request with the last branch again, for the ACK of a refusal, and CANCEL.
     pub fn written(&self, method: &str, extra: &str, body: &str) -> String {
-        let (local, edge) = (self.local, self.edge);
+        let (local, edge, contact) = (self.local, self.edge, self.contact);
         let transport = match &self.wire {
             Wire::Udp(_) => "UDP",
             Wire::Stream(transport, ..) => transport,
@@ -234,7 +237,7 @@ impl ScriptedPhone {
         format!(
             "{method} sip:{}@{edge} SIP/2.0\r\nVia: SIP/2.0/{transport} {local};branch={branch};rport\r\n\
              Max-Forwards: 70\r\nFrom: \"Budi\" <sip:08123456789@{local}>;tag=phone\r\nTo: {}\r\nCall-ID: {}\r\n\
-             CSeq: {} {method}\r\nContact: <sip:budi@{local}>\r\nUser-Agent: phone/1\r\n{extra}{kind}Content-Length: {}\r\n\r\n{body}",
+             CSeq: {} {method}\r\nContact: <sip:budi@{contact}>\r\nUser-Agent: phone/1\r\n{extra}{kind}Content-Length: {}\r\n\r\n{body}",
             self.did,
             self.to,
             self.call_id,
@@ -279,7 +282,7 @@ impl ScriptedPhone {
         response
             + &format!(
                 "Contact: <sip:budi@{}>\r\n{kind}Content-Length: {}\r\n\r\n{body}",
-                self.local,
+                self.contact,
                 body.len()
             )
     }
