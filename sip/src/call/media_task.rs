@@ -340,14 +340,16 @@ impl MediaTask {
     fn report_events(&mut self, heard: &mut Vec<StreamEvent>) -> bool {
         for heard in heard.drain(..) {
             let heard = match heard {
-                // A model detects voices itself, and would take the echo for the caller's.
-                StreamEvent::Echo(samples) if self.is_with_agent => {
+                StreamEvent::Hidden(samples) if self.is_with_agent => {
                     StreamEvent::Audio(vec![0; samples.len()])
                 }
+                StreamEvent::Released(_) if !self.is_with_agent => continue,
                 heard => heard,
             };
             let event = match heard {
-                StreamEvent::Audio(samples) | StreamEvent::Echo(samples) => {
+                StreamEvent::Audio(samples)
+                | StreamEvent::Hidden(samples)
+                | StreamEvent::Released(samples) => {
                     // The reader does not keep up: a gap is better than a queue.
                     if self.events.capacity() <= KEPT_FOR_EVENTS {
                         continue;

@@ -4,6 +4,7 @@
 //! counted and dropped, and no memory grows with them.
 
 pub mod activity;
+pub mod caller_voice;
 pub mod conceal;
 pub mod dtmf;
 pub mod dtmf_tones;

@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    activity::{Activity, VoiceChange},
+    activity::VoiceChange,
+    caller_voice::CallerVoice,
     echo::EchoGuard,
     playout::{PLAYED_PER_MS, Playout, PlayoutRate},
 };
@@ -40,7 +41,7 @@ pub enum WebFault {
 #[derive(Debug)]
 pub struct WebMedia {
     playout: Playout,
-    activity: Activity,
+    caller: CallerVoice,
     echo: EchoGuard,
     /// Received samples that do not fill a frame yet.
     pending: Vec<i16>,
@@ -78,7 +79,7 @@ impl WebMedia {
     pub fn new(now_ms: u64) -> Self {
         Self {
             playout: Playout::new(PlayoutRate::Full),
-            activity: Activity::default(),
+            caller: CallerVoice::default(),
             echo: EchoGuard::default(),
             pending: Vec::new(),
             began_ms: now_ms,
@@ -133,14 +134,16 @@ impl WebMedia {
             taken += FRAME;
             let at_ms = self.began_ms + self.received_ms;
             self.received_ms += FRAME_MS;
-            let is_echo = self.echo.heard(frame, at_ms.min(now_ms));
-            let change = self.activity.hear(frame, is_echo);
-            let is_heard = self.activity.is_speaking() || !self.echo.is_measured();
-            events.push(LegEvent::Audio(match is_echo && !is_heard {
+            let at_ms = Some(at_ms.min(now_ms));
+            let heard = self.caller.hear(frame, &mut self.echo, at_ms);
+            if !heard.released.is_empty() {
+                events.push(LegEvent::Audio(heard.released));
+            }
+            events.push(LegEvent::Audio(match heard.is_hidden {
                 true => vec![0; FRAME],
                 false => frame.to_vec(),
             }));
-            events.extend(change.map(|change| match change {
+            events.extend(heard.change.map(|change| match change {
                 VoiceChange::Started => LegEvent::VoiceStarted,
                 VoiceChange::Ended => LegEvent::VoiceEnded,
             }));

@@ -82,7 +82,7 @@ async fn an_agent_hears_no_echo_and_a_person_hears_all() {
     };
     let mut hears = |task: &mut MediaTask| {
         let frames = [
-            StreamEvent::Echo(vec![9; 320]),
+            StreamEvent::Hidden(vec![9; 320]),
             StreamEvent::Audio(vec![7; 320]),
         ];
         assert!(task.report_events(&mut frames.into()));

@@ -32,6 +32,8 @@ const WITH_FEW: f32 = 0.9;
 const FEW: f32 = 60.0;
 /// The loud slots for which one delay has to correlate to be measured.
 const RETURN_SLOTS: u32 = 40;
+/// The slots of the agent's speech within which a return is looked for; without one, the line is taken for one without echo.
+const LEARNING: u32 = 300;
 /// A measured return that is not seen again for this many slots of the agent's speech is forgotten.
 const FORGOTTEN: u32 = 300;
 /// The factor of envelopes by which echo may exceed the measured return: 4.5 dB.
@@ -50,6 +52,10 @@ pub struct EchoGuard {
     next: u64,
     /// The last loud slot that was sent.
     last_loud: Option<u64>,
+    /// Slots that were compared with the agent's speech.
+    compared: u32,
+    /// The agent's speech may be in the last frame.
+    may_return: bool,
     sums: DelaySums,
     weight: f32,
     heard: f32,
@@ -90,6 +96,8 @@ impl Default for EchoGuard {
             sent: [0.0; KEPT],
             next: 0,
             last_loud: None,
+            compared: 0,
+            may_return: false,
             sums: DelaySums {
                 sent: [0.0; DELAYS],
                 squares: [0.0; DELAYS],
@@ -126,7 +134,8 @@ impl EchoGuard {
     pub fn heard(&mut self, frame: &[i16], at_ms: u64) -> bool {
         let first = at_ms / SLOT_MS;
         let may_return = |loud| first <= loud + DELAYS as u64;
-        if !self.last_loud.is_some_and(may_return) {
+        self.may_return = self.last_loud.is_some_and(may_return);
+        if !self.may_return {
             self.due = 0.0;
             return false;
         }
@@ -154,6 +163,11 @@ impl EchoGuard {
         self.measured.is_some()
     }
 
+    /// The last frame may have the agent's speech in it, and whether the line returns any is not known yet.
+    pub fn is_learning(&self) -> bool {
+        self.may_return && !self.is_measured() && self.compared < LEARNING
+    }
+
     /// The envelope that was sent this many slots before; 0 for one that is not kept.
     fn sent_before(&self, slot: u64, delay: usize) -> f32 {
         let sent = slot.checked_sub(delay as u64);
@@ -163,6 +177,7 @@ impl EchoGuard {
     }
 
     fn add(&mut self, slot: u64, heard: f32) {
+        self.compared = self.compared.saturating_add(1);
         self.weight = self.weight * FADE + 1.0;
         self.heard = self.heard * FADE + heard;
         self.heard_squares = self.heard_squares * FADE + heard * heard;

@@ -46,8 +46,10 @@ pub enum Channel {
 pub enum StreamEvent {
     /// 20 ms at [`crate::leg::CALLER_RATE`]; none while the call is held.
     Audio(Vec<i16>),
-    /// The same, of what we have sent.
-    Echo(Vec<i16>),
+    /// The same, but an agent hears silence in its place, because it is or may be what we have sent.
+    Hidden(Vec<i16>),
+    /// Hidden samples from before that were the caller's after all. Only an agent hears them.
+    Released(Vec<i16>),
     VoiceStarted,
     VoiceEnded,
     Key(char),

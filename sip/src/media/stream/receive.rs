@@ -6,7 +6,8 @@
 use super::{Error, StreamEvent, StreamStatistics, arrival::ArrivalClock};
 use crate::{
     media::{
-        activity::{Activity, VoiceChange},
+        activity::VoiceChange,
+        caller_voice::CallerVoice,
         conceal::Concealer,
         dtmf::KeyReceiver,
         dtmf_tones::ToneDetector,
@@ -167,7 +168,7 @@ pub struct MediaReceiver {
     keys: KeyReceiver,
     /// Used while no events were negotiated.
     tones: ToneDetector,
-    activity: Activity,
+    caller: CallerVoice,
     pub echo: EchoGuard,
     arrival: ArrivalClock,
     /// The next timestamp, while audio continues.
@@ -198,7 +199,7 @@ impl MediaReceiver {
             candidate: None,
             keys: KeyReceiver::default(),
             tones: ToneDetector::default(),
-            activity: Activity::default(),
+            caller: CallerVoice::default(),
             echo: EchoGuard::default(),
             arrival: ArrivalClock::default(),
             expected: None,
@@ -213,7 +214,7 @@ impl MediaReceiver {
 
     /// The call is held: a voice that was under way has ended.
     pub fn forget_voice(&mut self) {
-        self.activity = Activity::default();
+        self.caller = CallerVoice::default();
     }
 
     pub fn change(&mut self, codec: Codec) -> Result<(), Error> {
@@ -452,15 +453,16 @@ impl MediaReceiver {
         let whole = self.pending.len() / FRAME * FRAME;
         if !terms.held() {
             for (n, frame) in (0..).zip(self.pending[..whole].chunks_exact(FRAME)) {
-                let is_echo =
-                    at_ms.is_some_and(|at_ms| self.echo.heard(frame, at_ms + n * FRAME_MS));
-                let change = self.activity.hear(frame, is_echo);
-                let is_heard = self.activity.is_speaking() || !self.echo.is_measured();
-                heard.push(match is_echo && !is_heard {
-                    true => StreamEvent::Echo(frame.to_vec()),
+                let at_ms = at_ms.map(|at_ms| at_ms + n * FRAME_MS);
+                let frame_heard = self.caller.hear(frame, &mut self.echo, at_ms);
+                if !frame_heard.released.is_empty() {
+                    heard.push(StreamEvent::Released(frame_heard.released));
+                }
+                heard.push(match frame_heard.is_hidden {
+                    true => StreamEvent::Hidden(frame.to_vec()),
                     false => StreamEvent::Audio(frame.to_vec()),
                 });
-                heard.extend(change.map(|change| match change {
+                heard.extend(frame_heard.change.map(|change| match change {
                     VoiceChange::Started => StreamEvent::VoiceStarted,
                     VoiceChange::Ended => StreamEvent::VoiceEnded,
                 }));

@@ -137,6 +137,7 @@ impl CallMachine {
 
     fn caller_started(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         self.guard.caller_started(now.ms);
+        self.transcript.caller_begins(now.at);
         self.tell_activity(true, out);
         match &self.phase {
             Phase::Talking if self.interruptions_mode() == InterruptionMode::Fast => {

@@ -64,11 +64,17 @@ struct TranscriptEntry {
 }
 
 impl TranscriptEntry {
-    /// Models write `[Silence]` and the like, which nobody has said.
+    /// A place for the caller's words, which have not come.
+    fn is_place(&self) -> bool {
+        self.turn.role == Speaker::Caller && self.turn.text.trim().is_empty()
+    }
+
+    /// Nobody has said it: models write `[Silence]` and the like.
     fn is_note(&self) -> bool {
         let text = self.turn.text.trim().strip_prefix('[');
         let note = text.and_then(|text| text.strip_suffix(']'));
-        self.turn.role != Speaker::Tool && note.is_some_and(|note| !note.contains(['[', ']']))
+        let is_note = note.is_some_and(|note| !note.contains(['[', ']']));
+        self.is_place() || is_note && self.turn.role != Speaker::Tool
     }
 }
 
@@ -80,6 +86,26 @@ struct Speech {
 }
 
 impl TranscriptBuilder {
+    /// The caller begins to speak. The words come later, often after the agent's answer to them.
+    pub(super) fn caller_begins(&mut self, at: Millis) {
+        let last = self.turns.last();
+        if last.is_some_and(|said| said.turn.role == Speaker::Caller && said.is_open) {
+            return;
+        }
+        // What the caller began before was no word.
+        let bytes = &mut self.bytes;
+        self.turns.retain(|said| {
+            *bytes -= if said.is_place() {
+                said.turn.text.len()
+            } else {
+                0
+            };
+            !said.is_place()
+        });
+        self.push(Speaker::Caller, String::new(), at, true);
+        self.shorten();
+    }
+
     /// The model's speech goes on at this point of the speech so far.
     pub(super) fn agent_speaks(&mut self, said_ms: u64) {
         self.is_cut_off = false;
@@ -210,6 +236,7 @@ impl TranscriptBuilder {
         let mut turns = self.turns.iter_mut().rev();
         match turns.find(|said| said.turn.role == role && said.is_open) {
             Some(said) if said.turn.text.len() + piece.len() <= BYTES_MAX / 4 => {
+                self.has_news |= said.is_place();
                 said.turn.text.push_str(&piece);
                 self.bytes += piece.len();
             }
@@ -257,7 +284,8 @@ impl TranscriptBuilder {
         self.turn_began_ms = None;
         self.latency_ms = None;
         self.has_news = true;
-        for said in self.turns.iter_mut().filter(|said| said.is_open) {
+        let open = self.turns.iter_mut().filter(|said| said.is_open);
+        for said in open.filter(|said| !said.is_place()) {
             said.is_open = false;
             if let Some(speech) = &mut said.speech {
                 speech.to_ms.get_or_insert(said_ms);
@@ -312,7 +340,8 @@ impl TranscriptBuilder {
 
     /// Both sides have spoken, so a summary makes sense.
     pub(super) fn is_conversation(&self) -> bool {
-        let said_by = |role| self.turns.iter().any(|said| said.turn.role == role);
+        let is_by = |said: &TranscriptEntry, role| said.turn.role == role && !said.is_place();
+        let said_by = |role| self.turns.iter().any(|said| is_by(said, role));
         said_by(Speaker::Caller) && said_by(Speaker::Agent)
     }
 

@@ -48,6 +48,41 @@ fn pieces_become_turns() {
 }
 
 #[test]
+fn words_stand_where_the_caller_began_however_late_they_come() {
+    let mut said = TranscriptBuilder::default();
+    said.agent_piece("Selamat pagi!", 0, Millis::MIN);
+    said.turn_over(700);
+    said.caller_begins(Millis::MIN);
+    said.agent_piece("It comes today.", 700, Millis::MIN);
+    said.turn_over(1_500);
+    said.played();
+    assert!(!said.is_conversation(), "no word of the caller");
+    let heard: Vec<u32> = said.heard_turns(true).iter().map(|it| it.n).collect();
+    assert_eq!(heard, [1, 3]);
+    said.piece(Speaker::Caller, "Where is", Millis::MIN);
+    said.piece(Speaker::Caller, " my order?", Millis::MIN);
+    // A cough, and another one.
+    said.caller_begins(Millis::MIN);
+    said.agent_piece("Anything else?", 1_500, Millis::MIN);
+    said.turn_over(2_000);
+    said.played();
+    said.caller_begins(Millis::MIN);
+    let heard: Vec<u32> = said.heard_turns(true).iter().map(|it| it.n).collect();
+    assert_eq!(heard, [2, 5]);
+    assert_eq!(said.so_far().len(), 4);
+    let (_, turns) = told(&mut said, None);
+    assert_eq!(
+        turns,
+        [
+            "agent: Selamat pagi!",
+            "caller: Where is my order?",
+            "agent: It comes today.",
+            "agent: Anything else?",
+        ]
+    );
+}
+
+#[test]
 fn the_models_summary_comes_first_unless_it_is_empty() {
     for (given, expected) in [("It rained. ", "It rained."), (" ", "agent: Hi")] {
         let mut said = TranscriptBuilder::default();

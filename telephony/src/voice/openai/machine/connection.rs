@@ -82,6 +82,8 @@ enum NextConnection {
     /// It waits for a quiet moment of the current one.
     Ready {
         connection: u32,
+        /// The session's beginning, from which the server counts its hour.
+        since: Duration,
     },
 }
 
@@ -92,7 +94,7 @@ impl NextConnection {
             Self::Opening { connection, .. }
             | Self::Opened { connection, .. }
             | Self::SettingUp { connection, .. }
-            | Self::Ready { connection } => Some(connection),
+            | Self::Ready { connection, .. } => Some(connection),
         }
     }
 }
@@ -151,8 +153,8 @@ impl RealtimeMachine {
         let age = self.now - live.since;
         match self.connections.next {
             NextConnection::None if age >= RENEWAL => self.open(),
-            NextConnection::Ready { connection } if self.is_quiet() || age >= RENEWED_BY => {
-                self.take_over(connection);
+            NextConnection::Ready { connection, since } if self.is_quiet() || age >= RENEWED_BY => {
+                self.take_over(connection, since);
             }
             _ => self.attempt_time(),
         }
@@ -221,21 +223,22 @@ impl RealtimeMachine {
         if let NextConnection::SettingUp { connection, .. } = self.connections.next
             && connection == by
         {
-            self.connections.next = NextConnection::Ready { connection };
+            let since = self.now;
+            self.connections.next = NextConnection::Ready { connection, since };
             if self.connections.live.is_none() {
-                self.take_over(connection);
+                self.take_over(connection, since);
             }
         }
     }
 
-    fn take_over(&mut self, connection: u32) {
+    fn take_over(&mut self, connection: u32, since: Duration) {
         if let Some(old) = self.connections.live.take() {
             self.close(old.connection);
         }
         self.connections.next = NextConnection::None;
         self.connections.live = Some(LiveConnection {
             connection,
-            since: self.now,
+            since,
             is_of_use: false,
             faults: 0,
         });
@@ -295,7 +298,7 @@ impl RealtimeMachine {
             ));
         }
         match self.connections.next {
-            NextConnection::Ready { connection } => self.take_over(connection),
+            NextConnection::Ready { connection, since } => self.take_over(connection, since),
             NextConnection::None | NextConnection::Waiting { .. } => {
                 self.connections.next = NextConnection::Waiting { until };
             }

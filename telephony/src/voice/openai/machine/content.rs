@@ -79,7 +79,7 @@ impl RealtimeMachine {
         let words = said.transcript.trim();
         if !words.is_empty() {
             self.record.add_to(Role::Caller, &said.item_id, words);
-            self.tell(VoiceEvent::CallerSaid(words.to_owned()));
+            self.tell(VoiceEvent::CallerSaid(format!("{words} ")));
         }
     }
 

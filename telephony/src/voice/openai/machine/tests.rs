@@ -927,6 +927,37 @@ fn a_session_is_renewed_before_it_is_closed_and_in_a_quiet_moment() {
 }
 
 #[test]
+fn the_hour_of_a_session_counts_from_its_beginning() {
+    let mut story = Story::live();
+    story.until(50 * MINUTE);
+    // Somebody makes noise all the time.
+    story.caller("speech_started", "noise");
+    story.set_up(2);
+    story.until(57 * MINUTE);
+    assert_eq!(story.machine.live(), Some(2), "forced");
+    story.until(100 * MINUTE - 1);
+    assert_eq!(story.opened(), [2]);
+    story.until(100 * MINUTE);
+    assert_eq!(story.opened(), [2, 3]);
+}
+
+#[test]
+fn words_that_the_caller_adds_are_words_of_their_own() {
+    let mut story = Story::live();
+    for (id, words) in [("a", "I want to order."), ("b", " Two coffees.")] {
+        story.caller("speech_started", id);
+        story.caller("speech_stopped", id);
+        story.event(1, json!({"type": "conversation.item.input_audio_transcription.completed", "item_id": id, "transcript": words}));
+    }
+    let told = story.told();
+    let said = told.iter().filter_map(|told| match told {
+        VoiceEvent::CallerSaid(words) => Some(words.as_str()),
+        _ => None,
+    });
+    assert_eq!(said.collect::<String>(), "I want to order. Two coffees. ");
+}
+
+#[test]
 fn a_session_is_renewed_in_time_whatever_goes_on() {
     let mut story = Story::live();
     story.until(50 * MINUTE);

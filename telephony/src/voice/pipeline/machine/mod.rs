@@ -238,7 +238,7 @@ impl VoiceMachine for PipelineMachine {
         let effects = std::mem::take(&mut self.effects);
         let tells = |effect: &SessionEffect<_>| matches!(effect, SessionEffect::Tell(_));
         if effects.iter().any(tells) {
-            self.requests.block();
+            self.requests.block(self.now);
         }
         effects
     }

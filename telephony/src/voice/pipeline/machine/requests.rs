@@ -64,8 +64,8 @@ pub(super) struct PipelineRequests {
     /// Requests made so far.
     count: u32,
     running: Vec<RunningRequest>,
-    /// The call has not taken all that it was told. Nothing is read until it has, so no deadline counts.
-    is_blocked: bool,
+    /// Since when the call has not taken all that it was told. Nothing is read until it has, so no deadline counts.
+    blocked_since: Option<Duration>,
     failures: [StageFailures; 3],
     /// Nothing is requested before this time, because something has failed.
     not_before: Option<Duration>,
@@ -184,25 +184,28 @@ impl PipelineRequests {
         self.failures[stage as usize].count > 0
     }
 
-    pub(super) fn block(&mut self) {
-        self.is_blocked = true;
+    pub(super) fn block(&mut self, now: Duration) {
+        self.blocked_since.get_or_insert(now);
     }
 
     /// The call has taken everything, so the answers are read again.
     pub(super) fn unblock(&mut self, now: Duration) {
-        self.is_blocked = false;
+        let Some(since) = self.blocked_since.take() else {
+            return;
+        };
         for running in &mut self.running {
             let limit = match running.has_begun {
                 true => STALL,
                 false => running.stage.limit(),
             };
-            running.deadline = now + limit;
+            // A request that began meanwhile has its whole time.
+            running.deadline = (running.deadline + (now - since)).min(now + limit);
         }
     }
 
     pub(super) fn due(&self) -> Option<Duration> {
         let deadlines = self.running.iter().map(|it| it.deadline);
-        deadlines.min().filter(|_| !self.is_blocked)
+        deadlines.min().filter(|_| self.blocked_since.is_none())
     }
 
     /// When requests may be made again after a failure.
@@ -261,7 +264,7 @@ impl PipelineMachine {
     /// Ends requests whose deadline has passed.
     pub(super) fn expire_requests(&mut self) {
         let now = self.now;
-        while !self.requests.is_blocked && !self.is_over {
+        while self.requests.blocked_since.is_none() && !self.is_over {
             let mut running = self.requests.running.iter();
             let Some(late) = running.find(|it| it.deadline <= now) else {
                 return;

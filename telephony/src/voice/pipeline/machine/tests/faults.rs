@@ -173,6 +173,26 @@ fn a_second_attempt_that_succeeds_is_reported() {
 }
 
 #[test]
+fn a_clause_that_hangs_is_noticed_while_another_sounds() {
+    let mut story = Story::greeted();
+    story.caller_says("Where is my order?");
+    story.answers("It comes soon. By motorcycle.");
+    assert_eq!(story.clauses().len(), 2);
+    for _ in 0..49 {
+        story.sounds(100);
+        story.pass(100);
+    }
+    story.sounds(100);
+    story.pass(99);
+    assert_eq!(story.clauses().len(), 2);
+    story.pass(1);
+    assert_eq!(story.clauses(), ["It comes soon."]);
+    story.speaks(100);
+    story.pass(1_000);
+    assert_eq!(story.clauses(), ["By motorcycle."]);
+}
+
+#[test]
 fn no_deadline_counts_while_the_call_has_enough_to_play() {
     let mut story = Story::greeted();
     story.caller_says("Where is my order?");
