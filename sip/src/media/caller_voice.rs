@@ -1,4 +1,4 @@
-//! What the agent hears of the caller. Models detect voices themselves, and would take the agent's own speech that the line returns
+//! The caller as the agent hears it. Models detect voices themselves, and would take the agent's own speech that the line returns
 //! for the caller's.
 
 use super::{
@@ -17,7 +17,7 @@ pub struct CallerVoice {
     withheld: Vec<i16>,
 }
 
-/// What a frame of 20 ms means for the agent.
+/// The meaning of a frame of 20 ms for the agent.
 #[derive(Debug)]
 pub struct HeardFrame {
     /// Audio from before this frame that was the caller's after all.
@@ -68,7 +68,7 @@ mod tests {
         wide.take(50 * FRAME).collect()
     }
 
-    /// The agent says `agent`, and `line` comes in. What the agent hears of it, and whether a voice was noticed.
+    /// The agent says `agent`, and `line` comes in. Returns what the agent hears of it, and whether a voice was noticed.
     fn hears(agent: &[i16], line: &[i16]) -> (Vec<i16>, bool) {
         let (mut echo, mut voice) = (EchoGuard::default(), CallerVoice::default());
         let (mut heard, mut is_noticed) = (Vec::new(), false);

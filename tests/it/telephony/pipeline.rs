@@ -10,7 +10,7 @@ use super::{
     phone::TestPhone,
     trunk,
 };
-use crate::support::{prelude::*, tenant::text};
+use crate::support::{prelude::*, scrape::Scrape, tenant::text};
 
 const GREETING: &str = "Selamat datang di Kopi Senja.";
 /// Prices in rupiah per million units.
@@ -198,6 +198,9 @@ async fn another_voice_takes_over_when_an_endpoint_fails_and_later_calls_try_aga
     let id = text(&tenant.calls().await[0], "id");
     let call = tenant.call_over(&id).await;
     assert_eq!(call["voiceProvider"], "scripted", "{call}");
+    let scrape = Scrape::of(&world.server.operator).await;
+    let counted = r#"dikala_voice_failovers_total{provider="scripted"} 1"#;
+    assert!(scrape.text.contains(counted), "{}", scrape.text);
 
     let phone = TestPhone::call(edge, &tenant.did).await;
     phone.audio.hears(1, |it| it.is_over).await;

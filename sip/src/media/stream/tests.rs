@@ -489,7 +489,7 @@ fn a_call_changes_its_codec_in_the_middle_of_a_word() {
         heard.extend(told);
     }
     assert_eq!(heard, [StreamEvent::Played(1)]);
-    // Whether it is an echo of the word is not known yet.
+    // It may be an echo of the word.
     match &give(&mut ours, &packet(1, 8, &[0x2a; 160]), 400)[..] {
         [StreamEvent::Hidden(samples)] => assert_eq!(samples.len(), 320),
         other => panic!("{other:?}"),

@@ -92,7 +92,7 @@ impl TranscriptBuilder {
         if last.is_some_and(|said| said.turn.role == Speaker::Caller && said.is_open) {
             return;
         }
-        // What the caller began before was no word.
+        // The place before, for which no words came, was made by a noise.
         let bytes = &mut self.bytes;
         self.turns.retain(|said| {
             *bytes -= if said.is_place() {
