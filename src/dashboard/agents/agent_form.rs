@@ -186,12 +186,7 @@ fn tools(view: &DashboardView, functions: &[String]) -> Vec<(String, String)> {
         ("transfer_to_human", "agents-tool-transfer"),
     ];
     let built_in = built_in.map(|(tool, id)| (tool.to_owned(), format!("{} ({tool})", view.t(id))));
-    let named = |name: &String| {
-        (
-            name.clone(),
-            format!("{} {name}", view.t("agents-tool-function")),
-        )
-    };
+    let named = |name: &String| (name.clone(), name.clone());
     built_in
         .into_iter()
         .chain(functions.iter().map(named))

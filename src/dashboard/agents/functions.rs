@@ -30,7 +30,7 @@ use crate::{
 /// Last path segment of the page for a new function.
 const NEW: &str = "new";
 /// Functions on one page.
-const PAGE: usize = 8;
+const PAGE: usize = 6;
 /// The longest part of an endpoint's address in the list, in characters.
 const ENDPOINT_CHARS_MAX: usize = 200;
 

@@ -15,18 +15,26 @@ pub struct Template {
 }
 
 macro_rules! templates {
-    ($($name:literal)*) => {
+    ($($name:literal $label:literal)*) => {
         &[$(Template {
             name: $name,
-            label: concat!("template-", $name),
+            label: $label,
             english: include_str!(concat!("templates/", $name, ".en.txt")),
             indonesian: include_str!(concat!("templates/", $name, ".id.txt")),
         },)*]
     };
 }
 
-pub const ALL: &[Template] =
-    templates!("clinic" "workshop" "restaurant" "hotel" "shop" "courier" "school" "property");
+pub const ALL: &[Template] = templates! {
+    "clinic" "template-clinic"
+    "workshop" "template-workshop"
+    "restaurant" "template-restaurant"
+    "hotel" "template-hotel"
+    "shop" "template-shop"
+    "courier" "template-courier"
+    "school" "template-school"
+    "property" "template-property"
+};
 
 /// The template with this name in addresses.
 pub fn find(name: &str) -> Option<&'static Template> {

@@ -200,7 +200,6 @@ agents-tools = Tools
 agents-tools-hint = What the agent may do during a call.
 agents-tool-end = End the call
 agents-tool-transfer = Transfer the caller to a person
-agents-tool-function = Function
 agents-escalation = Transfer to (phone number)
 agents-escalation-hint = With country code and without spaces, such as +6281234567890.
 agents-active = Active

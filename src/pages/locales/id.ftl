@@ -198,7 +198,6 @@ agents-tools = Alat
 agents-tools-hint = Apa yang boleh dilakukan agen selama panggilan.
 agents-tool-end = Mengakhiri panggilan
 agents-tool-transfer = Menyambungkan penelepon ke petugas
-agents-tool-function = Fungsi
 agents-escalation = Alihkan ke (nomor telepon)
 agents-escalation-hint = Dengan kode negara dan tanpa spasi, misalnya +6281234567890.
 agents-active = Aktif

@@ -2,6 +2,8 @@
 //! the agent, and a caller does.
 #![expect(clippy::float_arithmetic, reason = "levels are measured with it")]
 
+mod late_words;
+
 use std::{net::SocketAddr, process::Command, sync::LazyLock, time::Instant};
 
 use dikala_testkit::{
@@ -388,20 +390,17 @@ impl CallWithSound {
         (before, heard)
     }
 
-    /// The turns since the key: whose, the words, and true for one that was cut off.
+    /// The turns of its transcript: whose, the words, and true for one that was cut off.
     async fn turns(&self, world: &TestWorld) -> Vec<(String, String, bool)> {
         world.event("call.transcript", &self.id).await;
         let path = format!("/calls/{}/transcript", self.id);
         let transcript = world.tenant.api.get(&path).await.expect(200);
         let turns = transcript["turns"].as_array().unwrap().iter();
-        let mut turns: Vec<_> = turns
-            .map(|turn| {
-                let is_cut = turn["interrupted"] == true;
-                (text(turn, "role"), text(turn, "text"), is_cut)
-            })
-            .collect();
-        turns.drain(..turns.len().min(2));
-        turns
+        let turns = turns.map(|turn| {
+            let is_cut = turn["interrupted"] == true;
+            (text(turn, "role"), text(turn, "text"), is_cut)
+        });
+        turns.collect()
     }
 
     /// The deviation from what is promised, in words.
@@ -411,7 +410,8 @@ impl CallWithSound {
         (before, heard): (usize, HeardSound),
         is_pipeline: bool,
     ) -> Option<String> {
-        let turns = self.turns(world).await;
+        // The greeting and the key come first.
+        let turns: Vec<_> = self.turns(world).await.into_iter().skip(2).collect();
         let whole = ("agent".to_owned(), SENTENCE.to_owned(), false);
         let rest = ("agent".to_owned(), REST.to_owned(), false);
         let is_whole = heard.packets.abs_diff(packets(SENTENCE)) <= NEAR && turns == [whole];
