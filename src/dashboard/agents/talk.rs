@@ -62,8 +62,8 @@ const WORDS: [(&str, &str); 14] = [
 /// The part of the agent's page.
 pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
     let script = Asset::Talk.path(visit.audience().base);
-    let caller =
-        Field::text("callerNumber", visit.t("talk-caller")).hint(visit.t("talk-caller-hint"));
+    let caller = Field::text("callerNumber", visit.t("talk-caller")).optional();
+    let caller = caller.hint(visit.t("talk-caller-hint"));
     html! {
         section #talk aria-labelledby="talk-title" data-path=(path_of(agent)) data-script=(script) data-words=(texts(visit)) {
             h2 #talk-title { (visit.t("talk-title")) }
