@@ -14,7 +14,11 @@ fn behind_nat() -> String {
 
 /// A caller whose speech is echoed, the edge's media address, and the caller's media.
 async fn call() -> (TestEdge, ScriptedPhone, String, PhoneMedia) {
-    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    call_of(CallBehaviour::Echo).await
+}
+
+async fn call_of(agent: CallBehaviour) -> (TestEdge, ScriptedPhone, String, PhoneMedia) {
+    let bench = TestEdge::new(agent).await;
     let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let answer = phone.call("", &behind_nat()).await;
     (bench, phone, answer, PhoneMedia::new().await)
@@ -68,7 +72,8 @@ async fn a_caller_wins_the_media_back_from_a_stranger_who_was_quicker() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_phone_that_comes_back_from_hold_on_another_port_is_heard() {
-    let (bench, mut phone, answer, mut before) = call().await;
+    // A tone that came back as it was sent would be an echo, which the agent does not hear.
+    let (bench, mut phone, answer, mut before) = call_of(CallBehaviour::Tone).await;
     before.echoes(&answer).await;
     for direction in ["sendonly", "sendrecv"] {
         let again = behind_nat().replace("sendrecv", direction);
