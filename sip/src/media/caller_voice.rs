@@ -42,7 +42,8 @@ impl CallerVoice {
             let beyond = self.withheld.len().saturating_sub(WITHHELD);
             self.withheld.drain(..beyond);
         } else {
-            self.withheld.clear();
+            // Its memory is not needed for the rest of the call.
+            self.withheld = Vec::new();
         }
         let is_known = is_echo && echo.is_measured() && !self.activity.is_speaking();
         HeardFrame {
