@@ -2,7 +2,10 @@
 
 use awc::ws::CloseCode;
 
-use crate::support::{prelude::*, tenant::text, web_call::TestBrowser};
+use crate::{
+    support::{prelude::*, tenant::text, web_call::TestBrowser},
+    telephony::with_a_function,
+};
 
 /// A server whose own bridge answers with the test voice, and an agent with a function.
 async fn world(store: StoreKind) -> Option<TestWorld> {
@@ -15,16 +18,7 @@ async fn world(store: StoreKind) -> Option<TestWorld> {
         installation.set(key, value);
     }
     let world = TestWorld::on(installation, WorldSetup::new().minutes(50)).await;
-    let order = ServerAnswer::Json(json!({"arrivesInMinutes": 25}));
-    world.receiver.answer("/order", [order]);
-    let endpoint = world.receiver.url("/order");
-    let tenant = &world.tenant;
-    tenant
-        .create_function("check_order", "POST", &endpoint)
-        .await;
-    let tools = ["end_call", "check_order"];
-    let changes = json!({"toolsEnabled": tools, "language": "en"});
-    tenant.change_agent(changes).await;
+    with_a_function(&world).await;
     Some(world)
 }
 

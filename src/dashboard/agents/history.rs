@@ -1,6 +1,6 @@
 //! The versions of an agent: when, by whom and what was changed, how many calls each had, and a way back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use actix_web::HttpResponse;
 use dikala_actors::calls::settings::BUILT_IN_TOOLS;
@@ -218,7 +218,10 @@ fn text(value: &Value) -> String {
         Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join("\n"),
         Value::Object(fields) if fields.contains_key("endpoint") => {
             let of = |name: &str| fields.get(name).map(text).unwrap_or_default();
-            format!("{}: {} {}", of("name"), of("method"), of("endpoint"))
+            let (name, parameters) = (of("name"), &fields["parameters"]);
+            let (method, endpoint) = (of("method"), of("endpoint"));
+            let description = of("description").replace('\n', " ");
+            format!("{name}: {method} {endpoint}\n{name}: {description}\n{name}: {parameters}")
         }
         Value::Object(fields) => {
             let lines = fields
@@ -233,7 +236,7 @@ fn text(value: &Value) -> String {
 /// Lines that are gone, and lines that are new (true).
 fn difference(before: &str, after: &str) -> Vec<(bool, String)> {
     let without = |of: &str, other: &str, is_new: bool| {
-        let known: Vec<&str> = other.lines().collect();
+        let known: HashSet<&str> = other.lines().collect();
         let lines = of
             .lines()
             .filter(|line| !line.trim().is_empty() && !known.contains(line));
@@ -309,10 +312,23 @@ mod tests {
         assert_eq!(difference("", &many).len(), LINES_MAX);
     }
 
+    /// A search through all lines for each would take minutes.
+    #[test]
+    fn a_difference_of_very_many_lines_is_found_at_once() {
+        let lines: Vec<String> = (0..300_000).map(|n| n.to_string()).collect();
+        let reversed: Vec<&str> = lines.iter().rev().map(|line| &**line).collect();
+        assert_eq!(difference(&lines.join("\n"), &reversed.join("\n")), []);
+    }
+
     #[test]
     fn settings_become_lines() {
-        let function = json!([{"name": "check", "method": "POST", "endpoint": "https://a.b/c"}]);
-        assert_eq!(text(&function), "check: POST https://a.b/c");
+        let function = json!([{
+            "name": "check", "method": "POST", "endpoint": "https://a.b/c",
+            "description": "Finds\nan order.", "parameters": {"type": "object"},
+        }]);
+        let expected =
+            "check: POST https://a.b/c\ncheck: Finds an order.\ncheck: {\"type\":\"object\"}";
+        assert_eq!(text(&function), expected);
         assert_eq!(text(&json!({"fillers": "words"})), "fillers: \"words\"");
         assert_eq!(text(&json!(["a", "b"])), "a\nb");
         assert_eq!(

@@ -3,12 +3,12 @@
 
 use super::*;
 
-/// Fills in a form by its fields' names, whatever the language, and sends it. The old page is gone once its mark
-/// is.
+/// Fills in a form by its fields' names, whatever the language, and sends it as its button does, but unchecked by
+/// the browser. The old page is gone once its mark is.
 const SEND: &str =
     "const form = [...document.forms].find(form => form.getAttribute('action') === arguments[0]);
     for (const [name, value] of arguments[1]) form.elements[name].value = value;
-    window.formWasSent = true; form.submit();";
+    window.formWasSent = true; form.noValidate = true; form.requestSubmit();";
 /// The status of the page that has loaded after a form was sent.
 const ARRIVED: &str = "return window.formWasSent || document.readyState !== 'complete' ? null
     : performance.getEntriesByType('navigation')[0].responseStatus";

@@ -89,4 +89,6 @@ async fn an_earlier_version_is_shown_with_its_author_and_restored(
     let viewer = somebody(&world.server, &tenant.id, &email, "viewer").await;
     let page = viewer.browser.open(&history).await;
     assert!(page.forms().iter().all(|form| form.action != restore));
+    let refused = viewer.browser.post(&bare(&page, &restore)).await;
+    assert_eq!(refused.status, 403);
 }

@@ -29,7 +29,7 @@ use crate::support::{
     server::Server,
     shared::WorldServer,
     tenant::{fresh_email, text},
-    visitor::Visitor,
+    visitor::{HtmlForm, VisitedPage, Visitor},
 };
 
 /// A valid password.
@@ -116,4 +116,13 @@ pub async fn execute(server: &Server, sql: &str) {
         .unwrap();
     db.execute_unprepared(sql).await.unwrap();
     db.close().await.unwrap();
+}
+
+/// A post with only the page's token.
+fn bare(page: &VisitedPage, action: &str) -> HtmlForm {
+    let form = page.form("/dashboard/sign-out");
+    HtmlForm {
+        action: action.to_owned(),
+        ..form
+    }
 }

@@ -1,10 +1,7 @@
 //! An owner creates, tests, repairs and removes webhooks, and resends deliveries.
 
 use super::*;
-use crate::support::{
-    visitor::{HtmlForm, VisitedPage},
-    world::HOOK,
-};
+use crate::support::{visitor::VisitedPage, world::HOOK};
 
 const WEBHOOKS: &str = "/dashboard/webhooks";
 const NEW: &str = "/dashboard/webhooks/new";
@@ -18,15 +15,6 @@ fn place(page: &VisitedPage) -> String {
 async fn page_of_usual(world: &TestWorld) -> String {
     let webhooks = world.tenant.api.get("/webhooks").await.expect(200);
     format!("{WEBHOOKS}/{}", text(&webhooks["webhooks"][0], "id"))
-}
-
-/// A post with only the page's token.
-fn bare(page: &VisitedPage, action: &str) -> HtmlForm {
-    let form = page.form("/dashboard/sign-out");
-    HtmlForm {
-        action: action.to_owned(),
-        ..form
-    }
 }
 
 #[rstest]

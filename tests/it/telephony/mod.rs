@@ -90,7 +90,7 @@ fn calls(world: &TestWorld) -> CallTasks {
 }
 
 /// Gives the agent a function that looks up orders, and lets it hang up.
-async fn with_a_function(world: &TestWorld) {
+pub(crate) async fn with_a_function(world: &TestWorld) {
     let order = ServerAnswer::Json(json!({"arrivesInMinutes": 25}));
     world.receiver.answer("/order", [order]);
     let endpoint = world.receiver.url("/order");
