@@ -6,6 +6,7 @@ mod diagnosis;
 mod endurance;
 mod faults;
 mod flood;
+mod gateway;
 mod line;
 pub mod phone;
 mod pipeline;
