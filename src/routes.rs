@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    api::{call_stats, deliveries, events, function_stats, lists, webhook_stats},
+    api::{self, call_stats, deliveries, events, function_stats, lists, webhook_stats},
     http::{
         again::{again, answer},
         error::Code,
@@ -25,7 +25,9 @@ use crate::{
         route::{BASE, RouteLookup},
     },
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
-    operations::{self, agents, calls, credits, functions, numbers, voices, web_calls, webhooks},
+    operations::{
+        self, agents, calls, chats, credits, functions, numbers, voices, web_calls, webhooks,
+    },
     pages::packed,
 };
 
@@ -42,6 +44,8 @@ const CHANGED_FUNCTION: &[Code] = &[
     Code::FunctionNotFound,
     Code::FunctionExists,
 ];
+const NEW_CHAT: &[Code] = &[Code::AgentNotFound, Code::NoTextModel];
+const CHAT: &[Code] = &[Code::ChatNotFound, Code::ChatNotReady, Code::NoTextModel];
 const DELIVERY: &[Code] = &[Code::DeliveryNotFound];
 const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 
@@ -57,6 +61,9 @@ pub const ROUTES: &[ApiRoute] = &[
     get("/agents/{id}/versions/{version}", "agents.version", |r| r.to(answer(agents::version)), "One version of an agent: what the calls that name it began with.").ok::<agents::AgentVersion>().fails(AGENT),
 
     post("/agents/{id}/web-calls", "agents.webCall", |r| r.to(again(web_calls::create)), "Make a token for one call from a browser, good for 60 s.").may_take::<web_calls::WebCallInput>().created::<web_calls::WebCallToken>().fails(AGENT),
+
+    post("/agents/{id}/chats", "chats.create", |r| r.to(again(chats::create)), "Begin a conversation in writing with an agent, to try it.").may_take::<chats::ChatInput>().created::<chats::ChatView>().fails(NEW_CHAT).leaves(AuditAction::ChatCreate),
+    post("/chats/{id}/messages", "chats.send", |r| r.to(api::chats::send), "Write to an agent; its answer is streamed, as server-sent events.").takes::<chats::ChatMessage>().fails(CHAT).streams(),
 
     post("/agents/{id}/functions", "functions.create", |r| r.to(again(functions::create)), "Give an agent a function.").takes::<functions::FunctionDraft>().ignores(functions::READ_ONLY).created::<functions::Function>().fails(NEW_FUNCTION).leaves(AuditAction::FunctionCreate),
     get("/agents/{id}/functions", "functions.list", |r| r.to(lists::functions), "All functions of an agent, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::FunctionList>().fails(AGENT),

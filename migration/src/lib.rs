@@ -8,6 +8,7 @@
 #![warn(unreachable_pub)]
 
 mod callers;
+mod chats;
 #[cfg(feature = "fail-points")]
 mod fail_points;
 mod first;
@@ -65,6 +66,7 @@ fn steps() -> Vec<Step> {
         Step::Additive(Box::new(turns::STEP)),
         // Calls without a number.
         Step::Breaking(Box::new(web::STEP)),
+        Step::Additive(Box::new(chats::STEP)),
     ];
     #[cfg(feature = "fail-points")]
     fail_points::change(&mut steps);

@@ -67,7 +67,7 @@ pub struct OutcomeReply<O> {
 }
 
 /// The outcome of a function, as a bridge reads it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum InvocationOutcome {
     Ok {

@@ -55,6 +55,7 @@ impl Services {
                     urls: settings.urls,
                 })),
                 telephony: None,
+                chats: None,
             },
             http: Data::new(http),
         }

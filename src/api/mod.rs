@@ -1,6 +1,7 @@
 //! The tenants' API beside its [operations](crate::operations): complete lists, deliveries, statistics, and the stream of events.
 
 pub mod call_stats;
+pub mod chats;
 pub mod context;
 pub mod deliveries;
 pub mod events;

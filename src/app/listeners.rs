@@ -30,7 +30,7 @@ use crate::{
     http::{context::HttpContext, meter::HttpMeter, middleware::request_scope},
     mails::MailStats,
     node::Runtime,
-    operations::{LocalBridge, OperationResources},
+    operations::{ChatService, LocalBridge, OperationResources},
     operator::{
         access::{self, OperatorTokens},
         health::{self, HealthChecks},
@@ -82,14 +82,16 @@ pub(super) struct ShutdownSignals {
     pub(super) stopping: watch::Receiver<bool>,
 }
 
-/// Counters of parts that may not run.
-pub(super) struct OptionalCounters {
+/// Parts that may not run.
+pub(super) struct OptionalParts {
     /// None if no mails are sent.
     pub(super) mails: Option<Arc<MailStats>>,
     /// None if no bridge runs in this process.
     pub(super) telephony: Option<LocalBridge>,
     /// The channel for calls from browsers.
     pub(super) web: Option<mpsc::Sender<WebCall>>,
+    /// None if no language model is configured.
+    pub(super) chats: Option<Arc<ChatService>>,
 }
 
 /// The state of both listeners.
@@ -136,19 +138,25 @@ fn web_context(
     }
 }
 
+fn services(settings: &Settings, runtime: &Runtime, parts: &OptionalParts) -> Services {
+    let mut services = Services::new(runtime, settings.api());
+    services.operations.telephony.clone_from(&parts.telephony);
+    services.operations.chats.clone_from(&parts.chats);
+    services
+}
+
 impl Listeners {
     /// `public` is the address of the public listener.
     pub(super) fn new(
         settings: &Settings,
         actors: &ActorSystem,
-        counted: OptionalCounters,
+        parts: OptionalParts,
         stops: &ShutdownSignals,
         public: SocketAddr,
     ) -> Self {
         let runtime = &actors.runtime;
-        let mut services = Services::new(runtime, settings.api());
-        services.operations.telephony = counted.telephony.clone();
-        let records = counted.telephony.map(|local| local.records);
+        let services = services(settings, runtime, &parts);
+        let records = parts.telephony.map(|local| local.records);
         let operations = OperationResources {
             base: settings.http.base(public).into(),
             ..services.operations.clone()
@@ -192,14 +200,14 @@ impl Listeners {
                 budgets: Arc::default(),
                 stopping: stops.stopping.clone(),
             }),
-            web: Data::new(web_context(settings, runtime, counted.web, stops)),
+            web: Data::new(web_context(settings, runtime, parts.web, stops)),
             health: Data::new(health.clone()),
             metrics: Data::new(MetricSources {
                 runtime: runtime.clone(),
                 loops: actors.loops.clone(),
                 http: meter.clone(),
                 health,
-                mails: counted.mails,
+                mails: parts.mails,
                 telephony: records,
             }),
             meter: Data::new(meter),

@@ -27,6 +27,10 @@ use dikala_entities::{
     store::{Reservation, in_words},
 };
 use dikala_migration::knows_step;
+use dikala_telephony::{
+    trust::{Trust, TrustError},
+    voice::pipeline::TextModel,
+};
 use futures_util::future::{FutureExt, LocalBoxFuture, join_all};
 use sea_orm::DbErr;
 use tokio::{
@@ -39,7 +43,7 @@ pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
 use self::{
     actors::{ActorSystem, guard},
     exporting::SpanExport,
-    listeners::{Listeners, OptionalCounters, ShutdownSignals},
+    listeners::{Listeners, OptionalParts, ShutdownSignals},
 };
 use crate::{
     config::{ConfigError, Settings},
@@ -47,7 +51,7 @@ use crate::{
     mails::{Mailer, Relay, RelayError},
     maintenance,
     node::Runtime,
-    operations::LocalBridge,
+    operations::{ChatService, LocalBridge},
     telephony::{BuiltInBridge, TelephonyError, warn_of_stand_in, warn_of_trunks},
 };
 
@@ -112,6 +116,8 @@ pub enum ServiceStartError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Outbound(#[from] OutboundError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     #[error(transparent)]
     Mails(#[from] RelayError),
     #[error(
@@ -236,19 +242,20 @@ impl App {
             })
             .unzip();
         let telephony = telephony(settings, &actors.runtime, sockets.public_at).await?;
-        let counted = OptionalCounters {
+        let parts = OptionalParts {
             mails,
             telephony: telephony.as_ref().map(|(bridge, id)| LocalBridge {
                 id: *id,
                 records: bridge.counted(),
             }),
             web: telephony.as_ref().and_then(|(bridge, _)| bridge.web()),
+            chats: chats(settings)?,
         };
         let stops = ShutdownSignals {
             draining: is_draining,
             stopping: is_stopping,
         };
-        let listeners = Listeners::new(settings, &actors, counted, &stops, sockets.public_at);
+        let listeners = Listeners::new(settings, &actors, parts, &stops, sockets.public_at);
         let socket = sockets
             .public
             .try_clone()
@@ -412,6 +419,17 @@ fn mailer(
         base,
         stats: Arc::default(),
     }))
+}
+
+/// The language model of chats, if it is configured.
+fn chats(settings: &Settings) -> Result<Option<Arc<ChatService>>, TrustError> {
+    let Some(model) = settings.text_model() else {
+        return Ok(None);
+    };
+    let trust = Trust::new(settings.extra_ca_file())?;
+    let model = TextModel::new(&model, &trust);
+    let zone = &settings.calls.default_time_zone;
+    Ok(Some(Arc::new(ChatService::new(model, zone))))
 }
 
 fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, ServiceStartError> {

@@ -299,6 +299,11 @@ impl Settings {
         })
     }
 
+    /// The language model of chats, if it is configured.
+    pub fn text_model(&self) -> Option<dikala_telephony::settings::TextModelSettings> {
+        self.telephony.text_model()
+    }
+
     /// Simultaneous calls from browsers. As many as calls of telephones, beside them.
     pub fn web_calls_max(&self) -> usize {
         self.bridge_keys().sip.max_calls

@@ -16,7 +16,7 @@ use std::{
 
 use config::{Value, ValueKind};
 use dikala_sip::settings::{Codec, ListenAddress, SipSettings, SipTransport, Srtp, TlsFiles};
-use dikala_telephony::settings::{BridgeSettings, PROVIDERS, Voice};
+use dikala_telephony::settings::{BridgeSettings, PROVIDERS, TextModelSettings, Voice};
 use serde::Deserialize;
 
 use self::{
@@ -87,6 +87,11 @@ impl TelephonyKeys {
             default: voice.provider,
             available: providers.filter(|it| voice.is_configured(*it)).collect(),
         }
+    }
+
+    /// The language model of chats, if it is configured.
+    pub(super) fn text_model(&self) -> Option<TextModelSettings> {
+        self.pipeline.text_model()
     }
 
     fn voices(&self) -> Voice {

@@ -303,6 +303,7 @@ fn said(visit: &SignedIn, action: AuditAction) -> String {
         AuditAction::WebhookPause => "audit-webhook-pause",
         AuditAction::WebhookResume => "audit-webhook-resume",
         AuditAction::DeliveryResend => "audit-delivery-resend",
+        AuditAction::ChatCreate => "audit-chat-create",
         AuditAction::CallHangup => "audit-call-hangup",
         AuditAction::CallTransfer => "audit-call-transfer",
         AuditAction::CallErase => "audit-call-erase",

@@ -15,7 +15,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiAnswer {
     pub status: StatusCode,
-    /// JSON; empty for 204.
+    /// JSON, or server-sent events in a repeated answer; empty for 204.
     pub body: String,
     /// The path of what was created.
     pub location: Option<String>,
@@ -84,9 +84,11 @@ impl ApiAnswer {
         let mut response = if self.status == StatusCode::NO_CONTENT {
             response.finish()
         } else {
-            response
-                .insert_header((CONTENT_TYPE, "application/json"))
-                .body(self.body)
+            let kind = match self.body.starts_with("event: ") {
+                true => "text/event-stream",
+                false => "application/json",
+            };
+            response.insert_header((CONTENT_TYPE, kind)).body(self.body)
         };
         if let Some(call) = self.about {
             response.extensions_mut().insert(AboutCall(call));

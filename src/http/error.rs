@@ -23,6 +23,8 @@ const RECOVERIES_RETRY_SECONDS: u64 = 5;
 /// `Retry-After` when too many streams are open, in seconds. A stream whose client has left is noticed within this
 /// time.
 const STREAMS_RETRY_SECONDS: u64 = 20;
+/// `Retry-After` when too many chats were begun, in seconds.
+const CHATS_RETRY_SECONDS: u64 = 300;
 /// `Retry-After` when too many large answers are unread, in seconds.
 const UNREAD_RETRY_SECONDS: u64 = 5;
 /// `Retry-After` when earlier versions take too much room, in seconds. Versions are kept at least this long.
@@ -85,6 +87,7 @@ codes! {
         WebhookNotFound = "webhook_not_found", "There is no such webhook.";
         FunctionNotFound = "function_not_found", "The agent has no function of that name.";
         DeliveryNotFound = "delivery_not_found", "There is no such delivery.";
+        ChatNotFound = "chat_not_found", "There is no such chat, or its hour is over.";
         RouteNotFound = "route_not_found", "There is nothing at this path.";
         TenantNotFound = "tenant_not_found", "There is no such tenant.";
         KeyNotFound = "key_not_found", "There is no such key, or it is revoked already.";
@@ -99,6 +102,7 @@ codes! {
         FunctionExists = "function_exists", "The agent has a function of that name already.";
         WebhookLimitReached = "webhook_limit_reached", "The account has as many webhooks as it can have.";
         CallNotActive = "call_not_active", "The call is over; or, where it is to be erased, it is not over yet.";
+        ChatNotReady = "chat_not_ready", "The chat is answering the message before, or has as many messages as it can have.";
         IdempotencyInProgress = "idempotency_in_progress", "The first request with this Idempotency-Key is still running.";
         PhoneNumberExists = "phone_number_exists", "The number belongs to a tenant already.";
         UserExists = "user_exists", "Somebody has that address already.";
@@ -114,7 +118,10 @@ codes! {
     }
     429 exit 6 { RateLimited = "rate_limited", "Too many requests; the header Retry-After says when to come back."; }
     500 exit 1 { InternalError = "internal_error", "A fault of the service's own."; }
-    503 exit 1 { Unavailable = "unavailable", "The service cannot answer now; try again after the seconds in Retry-After."; }
+    503 exit 1 {
+        NoTextModel = "no_text_model", "No language model for chats is configured here.";
+        Unavailable = "unavailable", "The service cannot answer now; try again after the seconds in Retry-After.";
+    }
 }
 
 /// The kind of object that was not found. Another tenant's object counts as not found.
@@ -127,6 +134,7 @@ pub enum Missing {
     Webhook,
     Function,
     Delivery,
+    Chat,
     Route,
     Tenant,
     Key,
@@ -177,6 +185,16 @@ pub enum ApiError {
     WebhookLimitReached(usize),
     #[error("The call is over.")]
     CallNotActive,
+    #[error("The message before is still being answered; wait for that.")]
+    ChatAnswering,
+    /// The limit.
+    #[error("A chat can have at most {0} messages, and not endlessly long ones; begin a new one.")]
+    ChatFull(i64),
+    #[error(
+        "Agents cannot be written to here, because no language model is configured. The operator of the service can set \
+         telephony.pipeline.llm."
+    )]
+    NoTextModel,
     #[error("The call is still running; end it, then it can be erased.")]
     CallStillRunning,
     #[error("The first request with this Idempotency-Key is still running; ask again in a moment.")]
@@ -219,6 +237,9 @@ pub enum ApiError {
     /// The limit.
     #[error("{0} recoveries of this webhook are under way already; ask again when one is done.")]
     TooManyRecoveries(u64),
+    /// The limit.
+    #[error("{0} chats were begun within an hour; go on with one of them, or come back later.")]
+    TooManyChats(u64),
     /// The limit.
     #[error("{0} streams of events are open already; close one, or come back in a moment.")]
     TooManyStreams(usize),
@@ -278,6 +299,8 @@ impl ApiError {
             Self::FunctionExists(_) => Code::FunctionExists,
             Self::WebhookLimitReached(_) => Code::WebhookLimitReached,
             Self::CallNotActive | Self::CallStillRunning => Code::CallNotActive,
+            Self::ChatAnswering | Self::ChatFull(_) => Code::ChatNotReady,
+            Self::NoTextModel => Code::NoTextModel,
             Self::IdempotencyInProgress => Code::IdempotencyInProgress,
             Self::PhoneNumberExists(_) => Code::PhoneNumberExists,
             Self::UserExists => Code::UserExists,
@@ -291,6 +314,7 @@ impl ApiError {
             Self::RateLimited { .. }
             | Self::TooManyRecoveries(_)
             | Self::TooManyStreams(_)
+            | Self::TooManyChats(_)
             | Self::TooMuchUnread
             | Self::ExportRunning
             | Self::TooManyVersions(_) => Code::RateLimited,
@@ -310,6 +334,7 @@ impl ApiError {
             Missing::Webhook => Code::WebhookNotFound,
             Missing::Function => Code::FunctionNotFound,
             Missing::Delivery => Code::DeliveryNotFound,
+            Missing::Chat => Code::ChatNotFound,
             Missing::Route => Code::RouteNotFound,
             Missing::Tenant => Code::TenantNotFound,
             Missing::Key => Code::KeyNotFound,
@@ -401,6 +426,9 @@ impl ResponseError for ApiError {
             Self::TooManyVersions(_) => {
                 response.insert_header((RETRY_AFTER, VERSIONS_RETRY_SECONDS.to_string()));
             }
+            Self::TooManyChats(_) => {
+                response.insert_header((RETRY_AFTER, CHATS_RETRY_SECONDS));
+            }
             Self::TooManyStreams(_) => {
                 response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));
             }
@@ -467,27 +495,4 @@ impl From<DbErr> for ApiError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::http::field::FieldCode;
-
-    #[test]
-    fn every_code_is_written_once_and_has_an_error_status() {
-        for (i, code) in Code::ALL.iter().enumerate() {
-            assert!((400..600).contains(&code.status()));
-            assert!(!Code::ALL[..i].iter().any(|c| c.as_str() == code.as_str()));
-        }
-    }
-
-    #[test]
-    fn the_summary_names_the_fields() {
-        let field = |name: &str| FieldError::new(name, FieldCode::Required, "is required");
-        assert_eq!(summary(&[field("name")]), "1 field is invalid: name.");
-        assert_eq!(
-            summary(&[field("name"), field("voiceId")]),
-            "2 fields are invalid: name, voiceId."
-        );
-        let many: Vec<FieldError> = (0..12).map(|i| field(&i.to_string())).collect();
-        assert!(summary(&many).ends_with("9 and 2 more."));
-    }
-}
+mod tests;

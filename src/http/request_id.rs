@@ -35,7 +35,7 @@ pub fn named_trace() -> Option<TraceParent> {
 }
 
 /// Runs a future that outlives its connection, with the request's id and span.
-pub(super) fn inherit<F: Future>(future: F) -> impl Future<Output = F::Output> {
+pub fn inherit<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let current = CURRENT.try_with(Clone::clone).unwrap_or_default();
     let work = CURRENT.scope(current, future.in_current_span());
     for_request(traces::request_id(), work)

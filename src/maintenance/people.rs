@@ -1,5 +1,5 @@
-//! Removes expired rows of members and operators: links, sessions, failed sign-ins, mails, sign-outs and
-//! tokens of calls.
+//! Removes expired rows of members and operators: links, sessions, failed sign-ins, mails, sign-outs,
+//! tokens of calls, and chats.
 
 use std::time::Instant;
 
@@ -9,13 +9,14 @@ use sea_orm::{ConnectionTrait, DbErr};
 use super::{ids, rest, statement};
 
 /// A table, its key column, and its column of expiry.
-const TABLES: [(&str, &str, &str); 6] = [
+const TABLES: [(&str, &str, &str); 7] = [
     ("login_links", "hash", "expires_at"),
     ("sessions", "hash", "ends_at"),
     ("sign_in_failures", "subject", "ends_at"),
     ("mails", "id", "ends_at"),
     ("operator_sign_outs", "session_hash", "ends_at"),
     ("web_calls", "hash", "expires_at"),
+    ("chats", "id", "expires_at"),
 ];
 
 /// Removes expired rows in small batches. Returns their number.
@@ -93,6 +94,10 @@ mod tests {
                 "INSERT INTO web_calls (hash, tenant_id, agent_id, caller_number, is_detailed, expires_at) VALUES \
                  ('soon', 'ten_1', 'agent_1', 'web', false, {soon}), ('over', 'ten_1', 'agent_1', 'web', false, {over})"
             ),
+            format!(
+                "INSERT INTO chats (id, tenant_id, agent_id, settings, is_draft, turns, messages, cost, created_at, expires_at) VALUES \
+                 ('soon', 'ten_1', 'agent_1', '', false, '[]', 0, 0, 1, {soon}), ('over', 'ten_1', 'agent_1', '', false, '[]', 0, 0, 1, {over})"
+            ),
         ] {
             store
                 .writer()
@@ -100,12 +105,12 @@ mod tests {
                 .await
                 .expect("rows");
         }
-        assert_eq!(sweep(&store, NOW).await, Ok(600 + 5));
+        assert_eq!(sweep(&store, NOW).await, Ok(600 + 6));
         for (table, key, _) in TABLES {
             let left = statement(&store, &format!("SELECT {key} FROM {table}"), []);
             let left: Vec<String> = ids(store.reader(), left).await.expect("reads");
             assert_eq!(left, ["soon"], "{table}");
         }
-        assert_eq!(sweep(&store, NOW.plus_ms(1)).await, Ok(6));
+        assert_eq!(sweep(&store, NOW.plus_ms(1)).await, Ok(7));
     }
 }

@@ -1,6 +1,7 @@
 //! Agents: persona, voice, greeting and limits of the AI.
 
 mod conversation;
+pub mod draft;
 mod duplicate;
 pub mod fields;
 mod form;

@@ -13,13 +13,14 @@ use dikala_actors::{
     runtime::clock::{SharedClock, SystemClock},
 };
 use dikala_entities::{
-    Actor, ApiKeyId, AuditId, BridgeId, IdempotencyScope, Millis, OfTenant, Role, Store, TenantId,
-    UrlPolicy, UserId, Vault, WebhookId, audit as audit_entry, store::Transaction, tenant, webhook,
+    Actor, ApiKeyId, AuditId, BridgeId, IdempotencyScope, Millis, OfTenant, Role, Secret,
+    SecretPlace, Store, TenantId, UrlPolicy, UserId, Vault, WebhookId, audit as audit_entry,
+    store::Transaction, tenant, webhook,
 };
 use dikala_telephony::bridge::StatisticsReader;
 use sea_orm::{ConnectionTrait, EntityTrait, PrimaryKeyTrait, Select};
 
-use super::AgentLimits;
+use super::{AgentLimits, ChatService};
 use crate::{
     audit::{self, AuditChange, ChangeOrigin},
     http::{
@@ -87,6 +88,8 @@ pub struct OperationResources {
     pub serving: Option<Arc<ServingProcess>>,
     /// None if no telephony bridge runs in this process.
     pub telephony: Option<LocalBridge>,
+    /// None if no language model is configured.
+    pub chats: Option<Arc<ChatService>>,
 }
 
 /// The telephony bridge inside this process.
@@ -150,6 +153,7 @@ impl OperationContext {
             base: "".into(),
             serving: None,
             telephony: None,
+            chats: None,
         };
         Self::new(resources, Principal::CommandLine, ChangeOrigin::cli(node))
     }
@@ -256,6 +260,21 @@ impl OperationContext {
 
     pub fn agent_limits(&self) -> Result<&AgentLimits, ApiError> {
         self.serving().map(|serving| &serving.agents)
+    }
+
+    /// The tenant's secret for signing function requests.
+    pub(super) fn function_secret(&self, tenant: &tenant::Model) -> Result<Secret, ApiError> {
+        let sealed = &tenant.function_secret;
+        let opened = (self.vault()?).open(SecretPlace::FunctionSecret, tenant.id, sealed);
+        opened.map_err(|error| {
+            tracing::error!(tenant = %tenant.id, %error, "could not open the tenant's function secret; the function is not invoked");
+            ApiError::Unavailable
+        })
+    }
+
+    /// The language model of chats.
+    pub fn chats(&self) -> Result<&Arc<ChatService>, ApiError> {
+        self.resources.chats.as_ref().ok_or(ApiError::NoTextModel)
     }
 
     pub(super) fn vault(&self) -> Result<&Vault, ApiError> {

@@ -19,6 +19,8 @@ pub mod agents;
 pub mod audit;
 pub mod bridges;
 pub mod calls;
+mod chat_service;
+pub mod chats;
 mod context;
 pub mod credits;
 pub mod deliveries;
@@ -41,6 +43,7 @@ mod tests;
 
 pub use addresses::Addresses;
 pub use agent_limits::{AgentLimits, ConfiguredVoices};
+pub use chat_service::ChatService;
 pub use context::{
     LinkMails, LocalBridge, OperationContext, OperationResources, OperationWrite, Principal,
     ServingProcess, origin_of,

@@ -1,26 +1,22 @@
 //! Tokens for calls from browsers. A token is good once, for a minute; only its hash is kept.
 
-use dikala_actors::calls::settings::CallSettings;
 use dikala_entities::{
     AgentId, CalleeNumber, CallerNumber, Credential, CredentialHash, Millis, PhoneNumber, Store,
-    WEB_CALL_SCHEME, agent, function, web_call,
+    WEB_CALL_SCHEME, web_call,
 };
-use sea_orm::{
-    ConnectionTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, QueryOrder, Statement,
-};
+use sea_orm::{ConnectionTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, Statement};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
     OperationContext,
-    agents::{self, fields, weight::AGENT_BYTES_MAX},
+    agents::{self, draft, fields},
 };
 use crate::http::{
     answer::Created,
     error::ApiError,
     extract::{Id, RequestBody, e164},
-    field::{FieldCode, ValueFault},
 };
 
 /// The path of the WebSocket.
@@ -88,7 +84,7 @@ async fn make(
     is_detailed: bool,
 ) -> Result<Created<WebCallToken>, ApiError> {
     let agent = agents::find(context.store().api_reader(), context.tenant()?, id.0).await?;
-    let functions = functions(&context, &agent).await?;
+    let functions = draft::functions(&context, &agent).await?;
     let names: Vec<String> = functions.iter().map(|each| each.name.clone()).collect();
     let limits = context.agent_limits()?;
     let mut is_draft = false;
@@ -103,7 +99,7 @@ async fn make(
     let (caller, tried) = read?;
     // The dashboard sends its whole form.
     let settings = match is_draft && tried != agent {
-        true => Some(settings(tried, functions)?),
+        true => Some(draft::settings(tried, functions)?),
         false => None,
     };
     let caller = caller.map_or(CalleeNumber::WEB.to_owned(), |it| it.as_str().to_owned());
@@ -136,30 +132,6 @@ async fn make(
     write
         .commit(Created::at(PATH.to_owned(), created).secret())
         .await
-}
-
-async fn functions(
-    context: &OperationContext,
-    agent: &agent::Model,
-) -> Result<Vec<function::Model>, DbErr> {
-    function::Entity::of_agent(agent)
-        .order_by_asc(function::Column::Id)
-        .all(context.store().api_reader())
-        .await
-}
-
-fn settings(agent: agent::Model, functions: Vec<function::Model>) -> Result<String, ApiError> {
-    let settings = serde_json::to_string(&CallSettings::new(agent, functions));
-    let settings = settings.map_err(|_| ApiError::Internal)?;
-    if i64::try_from(settings.len()).is_ok_and(|bytes| bytes <= AGENT_BYTES_MAX) {
-        return Ok(settings);
-    }
-    let predicate = format!(
-        "makes an agent of more than {} KiB",
-        AGENT_BYTES_MAX / 1_024
-    );
-    let fault = ValueFault::new(FieldCode::TooLarge, predicate);
-    Err(ApiError::field(fault.in_field("draft")))
 }
 
 /// The scheme of WebSockets in place of that of pages.

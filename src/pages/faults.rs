@@ -58,6 +58,9 @@ pub fn refusal(view: &View, error: &ApiError) -> Markup {
         ApiError::WebhookLimitReached(most) => {
             view.tn("webhooks-too-many", &[("most", (*most).into())])
         }
+        ApiError::ChatAnswering => view.t("chat-answering"),
+        ApiError::ChatFull(most) => view.tn("chat-full", &[("most", (*most).into())]),
+        ApiError::TooManyChats(_) => view.t("chat-too-many"),
         ApiError::TooManyRecoveries(_) => view.t("webhooks-recover-too-many"),
         ApiError::TooManyVersions(_) => view.t("agents-too-many-versions"),
         ApiError::ExportRunning => view.t("error-export-running"),

@@ -11,6 +11,7 @@
 
 pub mod bridge;
 pub mod call;
+mod cost;
 mod early_voices;
 mod incoming;
 pub mod settings;

@@ -187,6 +187,13 @@ pub struct PipelineSettings {
     pub prices: Prices,
 }
 
+/// The language model of a pipeline alone, for conversations in writing.
+#[derive(Debug, Clone)]
+pub struct TextModelSettings {
+    pub llm: EndpointSettings,
+    pub prices: Prices,
+}
+
 /// One endpoint of a pipeline.
 #[derive(Clone)]
 pub struct EndpointSettings {

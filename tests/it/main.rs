@@ -10,6 +10,7 @@ mod bridge_docs;
 mod bridge_protocol;
 mod browser;
 mod call_life;
+mod chats;
 mod cli;
 mod configuration;
 mod dashboard;

@@ -80,14 +80,19 @@ impl CallSettings {
         self.functions.iter().find(|function| function.name == name)
     }
 
-    /// The agent as a bridge sees it: enabled functions without endpoints, and no escalation number to which transfers are not
-    /// allowed. `default_time_zone` is the zone of agents without one.
+    /// The agent as a bridge sees it, as JSON.
     pub fn for_bridge(&self, transfers: &TransferPrefixes, default_time_zone: &str) -> Value {
+        json!(self.agent(transfers, default_time_zone))
+    }
+
+    /// The agent as its voice sees it: enabled functions without endpoints, and no escalation number to which transfers are not
+    /// allowed. `default_time_zone` is the zone of agents without one.
+    pub fn agent(&self, transfers: &TransferPrefixes, default_time_zone: &str) -> CallAgent {
         let escalation_number = self.escalation_number.as_ref();
         let escalation_number = escalation_number.filter(|number| transfers.allow(number));
         let enabled = self.functions.iter().filter(|function| function.enabled);
         let persona = self.persona.clone();
-        let agent = CallAgent {
+        CallAgent {
             id: self.id.to_string(),
             name: persona.name,
             system_prompt: persona.system_prompt,
@@ -105,8 +110,7 @@ impl CallSettings {
             escalation_number: escalation_number.map(|number| number.as_str().to_owned()),
             tools: self.tools.clone(),
             functions: enabled.map(FunctionSettings::for_bridge).collect(),
-        };
-        json!(agent)
+        }
     }
 }
 

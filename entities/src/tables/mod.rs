@@ -9,6 +9,7 @@ pub mod audit;
 pub mod bridge;
 pub mod call;
 pub mod call_stat;
+pub mod chat;
 pub mod credit_account;
 pub mod credit_hold;
 pub mod credit_transaction;

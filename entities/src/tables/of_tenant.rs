@@ -3,7 +3,7 @@
 use sea_orm::{ColumnTrait, EntityTrait, PrimaryKeyTrait, QueryFilter, Select};
 
 use super::{
-    agent, agent_setting, agent_version, api_key, attempt, call, credit_account, credit_hold,
+    agent, agent_setting, agent_version, api_key, attempt, call, chat, credit_account, credit_hold,
     credit_transaction, delivery, erasure, event, function, invocation, kept_version, mail,
     phone_number, recovery, transcript, user, webhook,
 };
@@ -40,7 +40,7 @@ macro_rules! of_tenant {
 }
 
 of_tenant! {
-    agent agent_setting agent_version api_key attempt call credit_account credit_hold credit_transaction delivery erasure event
+    agent agent_setting agent_version api_key attempt call chat credit_account credit_hold credit_transaction delivery erasure event
     function invocation kept_version mail phone_number recovery transcript user webhook
 }
 

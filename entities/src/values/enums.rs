@@ -132,6 +132,14 @@ words! {
         TenantSuspended = "tenant_suspended",
     }
 
+    /// The reason why an answer in a chat is incomplete.
+    ChatFault {
+        NoAnswer = "no_answer",
+        Empty = "empty",
+        Endless = "endless",
+        NotKept = "not_kept",
+    }
+
     /// The party that ended a call.
     HangupInitiator {
         Caller = "caller",
@@ -304,6 +312,7 @@ words! {
         WebhookPause = "webhook.pause",
         WebhookResume = "webhook.resume",
         DeliveryResend = "delivery.resend",
+        ChatCreate = "chat.create",
         CallHangup = "call.hangup",
         CallTransfer = "call.transfer",
         CallErase = "call.erase",

@@ -173,6 +173,8 @@ ids! {
     AuditId = "aud";
     /// A mail to somebody.
     MailId = "mail";
+    /// A conversation in writing with an agent.
+    ChatId = "chat";
     /// A process of the service, from its start or from the loss of its lease until its end or the next loss.
     NodeId = "node";
 }

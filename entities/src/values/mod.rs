@@ -26,15 +26,15 @@ pub use credentials::{
 };
 pub use email::{Email, EmailError};
 pub use enums::{
-    AttemptOutcome, AuditAction, CallStatus, ChannelKind, ConnectionQuality, DeliveryStatus,
-    EventKind, FillerKind, FunctionMethod, HangupInitiator, HangupReason, InterruptionMode,
-    Interval, MailKind, NumberDisplay, Plan, Ranking, Role, Speaker, TransactionType, UnknownValue,
-    VoiceId, VoiceProvider, WebhookState,
+    AttemptOutcome, AuditAction, CallStatus, ChannelKind, ChatFault, ConnectionQuality,
+    DeliveryStatus, EventKind, FillerKind, FunctionMethod, HangupInitiator, HangupReason,
+    InterruptionMode, Interval, MailKind, NumberDisplay, Plan, Ranking, Role, Speaker,
+    TransactionType, UnknownValue, VoiceId, VoiceProvider, WebhookState,
 };
 pub use ids::{
-    AgentId, ApiKeyId, AuditId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId,
-    IdError, MailId, NodeId, PhoneNumberId, RecoveryId, RequestId, TenantId, TransactionId, UserId,
-    WebhookId,
+    AgentId, ApiKeyId, AuditId, BridgeId, CallId, ChatId, CommandId, DeliveryId, EventId,
+    FunctionId, IdError, MailId, NodeId, PhoneNumberId, RecoveryId, RequestId, TenantId,
+    TransactionId, UserId, WebhookId,
 };
 pub use instant::{Millis, MillisError};
 pub use minutes::{MINUTES_MAX, Minutes, MinutesError};

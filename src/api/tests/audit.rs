@@ -54,6 +54,7 @@ fn steps(world: &ApiWorld, live: CallId) -> Vec<Step> {
     let prompt = json!({"name": "B", "systemPrompt": "a prompt of ours"});
     let escalation = json!({"escalationNumber": "+6281277777777", "isActive": false});
     let to = json!({"to": "+6281277777777"});
+    let draft = json!({"draft": {"systemPrompt": "a prompt of ours"}});
     vec![
         step("calls.transfer", format!("/calls/{live}/transfer"), to),
         step("calls.hangup", format!("/calls/{live}/hangup"), None),
@@ -76,6 +77,7 @@ fn steps(world: &ApiWorld, live: CallId) -> Vec<Step> {
             format!("/phone-numbers/{number}/assign-agent"),
             json!({"agentId": null}),
         ),
+        step("chats.create", format!("/agents/{agent}/chats"), draft),
         step("agents.delete", format!("/agents/{agent}"), None),
         step("webhooks.create", "/webhooks".into(), other),
         step(
@@ -134,6 +136,7 @@ fn every_route_that_writes_says_what_it_leaves() {
     // These try something out and change nothing.
     let tries = BTreeSet::from([
         "agents.webCall",
+        "chats.send",
         "events.sample",
         "functions.test",
         "webhooks.test",

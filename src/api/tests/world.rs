@@ -29,6 +29,11 @@ use dikala_entities::{
     delivery, event, function, webhook,
 };
 use dikala_protocol::{CommandKind, IncomingCall, VoiceReport};
+use dikala_telephony::{
+    settings::{EndpointSettings, Prices, TextModelSettings},
+    trust::Trust,
+    voice::pipeline::TextModel,
+};
 use dikala_testkit::{ReceivedRequest, ServerAnswer, StoreGuard, StoreKind, TenantServer, rows};
 use ipnet::IpNet;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
@@ -41,6 +46,7 @@ use crate::{
     config::{Layers, Settings},
     http::{middleware::request_scope, route::BASE, settings::HttpSettings},
     openapi::ApiRoute,
+    operations::ChatService,
     routes::{self, ROUTES, configure_api},
 };
 
@@ -91,6 +97,19 @@ macro_rules! world {
     };
 }
 pub(crate) use world;
+
+/// Chats with a language model that does not answer.
+fn chats() -> Arc<ChatService> {
+    let llm = EndpointSettings {
+        url: "http://127.0.0.1:9".into(),
+        api_key: String::new(),
+        model: String::new(),
+    };
+    let prices = Prices::default();
+    let trust = Trust::new(None).expect("the web's authorities");
+    let model = TextModel::new(&TextModelSettings { llm, prices }, &trust);
+    Arc::new(ChatService::new(model, "UTC"))
+}
 
 /// The settings of most tests.
 pub fn strict() -> ApiSettings {
@@ -218,7 +237,8 @@ impl ApiWorld {
         )
         .await
         .expect("the actors start");
-        let services = Services::new(&actors.runtime, settings);
+        let mut services = Services::new(&actors.runtime, settings);
+        services.operations.chats = Some(chats());
         let (address, server) = serve(&services);
         Some(Self {
             ours: TenantSeed::new(&store, &vault, clock.now()).await,

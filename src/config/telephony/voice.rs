@@ -5,7 +5,7 @@ use std::str::FromStr;
 use dikala_entities::VoiceProvider;
 use dikala_telephony::settings::{
     EndpointSettings, GeminiSettings, OpenAiSettings, PROVIDERS, PipelineSettings, Prices,
-    TurnDetection, Voice,
+    TextModelSettings, TurnDetection, Voice,
 };
 use serde::Deserialize;
 use url::Url;
@@ -206,21 +206,33 @@ impl EndpointKeys {
 impl PipelineKeys {
     /// `None` unless all three endpoints are configured.
     fn settings(&self) -> Option<PipelineSettings> {
-        let prices = self.idr_per_million;
         Some(PipelineSettings {
             stt: self.stt.settings()?,
             llm: self.llm.settings()?,
             tts: self.tts.settings()?,
             voice: self.tts.voice.clone(),
-            prices: Prices {
-                seconds: prices.seconds.0,
-                text_in: prices.text_in.0,
-                cached_in: prices.cached_in.0,
-                text_out: prices.text_out.0,
-                characters: prices.characters.0,
-                ..Prices::default()
-            },
+            prices: self.prices(),
         })
+    }
+
+    /// The language model alone; `None` unless it is configured.
+    pub(super) fn text_model(&self) -> Option<TextModelSettings> {
+        Some(TextModelSettings {
+            llm: self.llm.settings()?,
+            prices: self.prices(),
+        })
+    }
+
+    fn prices(&self) -> Prices {
+        let prices = self.idr_per_million;
+        Prices {
+            seconds: prices.seconds.0,
+            text_in: prices.text_in.0,
+            cached_in: prices.cached_in.0,
+            text_out: prices.text_out.0,
+            characters: prices.characters.0,
+            ..Prices::default()
+        }
     }
 }
 

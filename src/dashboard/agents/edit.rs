@@ -4,6 +4,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{AgentId, FunctionId, OfTenant, PhoneNumber, agent, phone_number};
 use maud::{Markup, html};
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
+use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -15,16 +16,16 @@ use super::{
     },
     NEW_PATH, PATH,
     agent_form::{self, FormChoices},
-    assign_path, find,
+    assign_path, chat, find,
     functions::{self, FunctionRow},
     path_of, talk, templates,
 };
 use crate::{
     http::{
         error::ApiError,
-        extract::{Id, id as read_id},
+        extract::{Id, RequestBody, id as read_id},
     },
-    operations::agents,
+    operations::{agents, chats},
 };
 
 /// The kind of business whose texts fill in the form.
@@ -134,7 +135,7 @@ async fn content(
             div.bench {
                 (post(visit, &path, html! {
                     (fields)
-                    (submit(&visit.t("page-save")))
+                    div.row { (submit(&visit.t("page-save"))) (chat::button(visit, agent.id)) }
                 }))
                 (talk::section(visit, agent.id))
             }
@@ -258,12 +259,40 @@ pub async fn save(
     };
     match saved {
         Ok(_) => Ok(visit.see(&path_of(agent.id), "done-saved")),
-        Err(error) => {
-            let filled = FormState::again(typed, error)?;
-            let content = content(&visit, &agent, None, &filled).await?;
-            Ok(errors::refused(&visit, &agent.name, content, &filled))
-        }
+        Err(error) => again(&visit, &agent, typed, error).await,
     }
+}
+
+/// `POST /dashboard/agents/{id}/chats`: a chat with the form's settings.
+pub async fn write_to(
+    visit: SignedIn,
+    id: Id<AgentId>,
+    typed: FormValues,
+) -> Result<HttpResponse, ApiError> {
+    let agent = find(&visit, id).await?;
+    let begun = match form::object(&typed, &agents::shapes()) {
+        Ok(draft) => {
+            let body = RequestBody::of(json!({"draft": Value::Object(draft)}));
+            chats::create(visit.operation(), id, body).await
+        }
+        Err(error) => Err(error),
+    };
+    match begun {
+        Ok(begun) => Ok(visit.go(&chat::path(begun.value.chat_id))),
+        Err(error) => again(&visit, &agent, typed, error).await,
+    }
+}
+
+/// The form once more, with what was wrong.
+async fn again(
+    visit: &SignedIn,
+    agent: &agent::Model,
+    typed: FormValues,
+    error: ApiError,
+) -> Result<HttpResponse, ApiError> {
+    let filled = FormState::again(typed, error)?;
+    let content = content(visit, agent, None, &filled).await?;
+    Ok(errors::refused(visit, &agent.name, content, &filled))
 }
 
 /// `POST /dashboard/agents/{id}/duplicate`

@@ -1,5 +1,6 @@
 //! Agents and their functions: the list, the forms, and trials of functions.
 
+pub mod chat;
 pub mod edit;
 pub mod function_trial;
 pub mod functions;

@@ -112,7 +112,8 @@ fn step(when: &Markup, words: &str) -> Markup {
     html! { li.step { (when) " " span { (words) } } }
 }
 
-fn said(view: &DashboardView, when: &Markup, turn: &TranscriptTurn) -> Markup {
+/// A bubble with the words of a turn.
+pub fn said(view: &DashboardView, when: &Markup, turn: &TranscriptTurn) -> Markup {
     let class = match turn.role {
         Speaker::Caller => "caller",
         Speaker::Agent => "agent",
@@ -139,7 +140,13 @@ fn latency(view: &DashboardView, ms: i64) -> Markup {
     }
 }
 
-fn called(view: &DashboardView, when: &Markup, function: &InvokedFunction, nth: usize) -> Markup {
+/// A function with its arguments and result, the `nth` of the page.
+pub fn called(
+    view: &DashboardView,
+    when: &Markup,
+    function: &InvokedFunction,
+    nth: usize,
+) -> Markup {
     let name = html! {
         (when) " " (view.t("calls-function")) " " code { (function.name) } " "
         @match &function.fault {

@@ -1,20 +1,20 @@
 //! Calls: the list with its filters, the page of one call, and actions on a call.
 
 pub mod acts;
+pub mod conversation;
 pub mod export;
 pub mod filter;
 pub mod list;
 pub mod record;
 pub mod rows;
 pub mod show;
+pub mod timeline;
 pub mod words;
 
 mod by_hand;
-mod conversation;
 mod counted;
 mod deliveries;
 mod facts;
-mod timeline;
 
 use dikala_entities::CallId;
 

@@ -7,8 +7,8 @@ use std::{
 
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use dikala_entities::{
-    AgentId, ApiKeyId, BridgeId, CallId, DeliveryId, PhoneNumberId, TenantId, TransactionId,
-    UserId, WebhookId,
+    AgentId, ApiKeyId, BridgeId, CallId, ChatId, DeliveryId, PhoneNumberId, TenantId,
+    TransactionId, UserId, WebhookId,
 };
 
 use crate::http::error::{ApiError, Missing};
@@ -53,6 +53,10 @@ impl PathId for WebhookId {
 
 impl PathId for DeliveryId {
     const MISSING: Missing = Missing::Delivery;
+}
+
+impl PathId for ChatId {
+    const MISSING: Missing = Missing::Chat;
 }
 
 impl PathId for ApiKeyId {

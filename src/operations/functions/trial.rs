@@ -4,7 +4,7 @@ use dikala_actors::{
     functions::{FunctionRequest, FunctionSpec, InvocationReport, InvocationSpan, Invoke, Outcome},
     outbound::Permission,
 };
-use dikala_entities::{AgentId, CallId, SecretPlace, function, tenant};
+use dikala_entities::{AgentId, CallId, function, tenant};
 use sea_orm::EntityTrait;
 use serde_json::Map;
 
@@ -53,17 +53,7 @@ pub async fn try_out(
         .one(context.store().reader())
         .await?
         .ok_or(ApiError::NotFound(Missing::Function))?;
-    let secret = context
-        .vault()?
-        .open(
-            SecretPlace::FunctionSecret,
-            tenant.id,
-            &tenant.function_secret,
-        )
-        .map_err(|error| {
-            tracing::error!(tenant = %tenant.id, %error, "could not open the tenant's function secret; the function is not invoked");
-            ApiError::Unavailable
-        })?;
+    let secret = context.function_secret(&tenant)?;
     let traced = InvocationSpan::begin(current_trace().as_ref());
     let invoke = Invoke {
         call: CallId::new(context.now),

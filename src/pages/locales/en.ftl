@@ -273,6 +273,26 @@ talk-running = running
 talk-ok = done
 talk-error = failed
 talk-length = {"{"}count{"}"} of 32,000 characters
+chat-begin = Type to it
+chat-title = Type to the agent
+chat-saved = The agent answers in writing, as it is saved.
+chat-draft = The agent answers in writing, with settings that are not saved.
+chat-words = Functions are called as a test. Nothing is billed in minutes, and it is no call.
+chat-text = Your message
+chat-send = Send
+chat-facts = { $left ->
+    [one] One message is left.
+   *[other] { $left } messages are left.
+} The language model cost { $cost } so far.
+chat-until = The conversation is removed at
+chat-back = Back to the agent
+chat-answering = The message before is still being answered. Load the page again in a moment.
+chat-full = A conversation can have { $most } messages, and not endlessly long ones. Begin a new one from the agent's page.
+chat-too-many = Very many conversations were begun in this hour. Go on with one of them, or come back later.
+chat-no-answer = The language model did not answer. Send the message again in a moment.
+chat-empty = The language model answered with nothing. Send the message again.
+chat-endless = The agent called functions without coming to an answer. Look at its prompt and its functions.
+chat-not-kept = The answer could not be kept. Send the message again in a moment.
 agents-copy = (copy)
 agents-delete = Delete
 agents-delete-title = Delete { $name }?
@@ -686,6 +706,7 @@ audit-agent-delete = Agent deleted
 audit-function-create = Function created
 audit-function-update = Function changed
 audit-function-delete = Function deleted
+audit-chat-create = Chat begun
 audit-webhook-create = Webhook created
 audit-webhook-update = Webhook changed
 audit-webhook-delete = Webhook deleted

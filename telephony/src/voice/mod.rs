@@ -17,7 +17,7 @@ use crate::{settings::Voice, trust::Trust};
 
 #[cfg(test)]
 pub(crate) use common::simulated::SimulatedVoice;
-pub(crate) use common::words::{late_outcome, outcome_in_words};
+pub(crate) use common::words::{late_outcome, local_time, outcome_in_words};
 pub use phrases::Phrase;
 use phrases::is_indonesian;
 pub use scripted::Scripted;

@@ -70,7 +70,12 @@ async fn pages_that_no_link_leads_to_are_for_everybody(#[values("en", "id")] lan
         return;
     };
     let Some(axe) = axe() else { return };
-    let world = world!(Sqlite);
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
+        return;
+    };
+    let nowhere = format!("http://127.0.0.1:{}", dikala_testkit::free_port());
+    installation.set("telephony.pipeline.llm.url", &nowhere);
+    let world = TestWorld::on(installation, WorldSetup::new()).await;
     let mut round = Round {
         browser: &browser,
         axe: &axe,
@@ -166,6 +171,11 @@ async fn shown_once(round: &mut Round<'_>, world: &TestWorld) {
     round
         .send(&format!("{secret}/show"), &[("password", PASSWORD)], 200)
         .await;
+    let chats = format!("/agents/{}/chats", world.tenant.agent);
+    let chat = world.tenant.api.post(&chats, json!({})).await.expect(201);
+    let chat = format!("/dashboard/chats/{}", chat["chatId"].as_str().unwrap());
+    round.at(&chat, 200).await;
+    round.send(&chat, &[("text", "Halo")], 200).await;
     let members = "/dashboard/settings/members";
     round.browser.go(&format!("{}{members}", round.base)).await;
     let budi = [("email", "budi@example.com"), ("name", "Budi")];

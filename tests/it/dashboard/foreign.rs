@@ -332,7 +332,7 @@ fn pages_of_one_thing() -> Vec<(&'static str, &'static str)> {
 }
 
 /// A tenant's things, by the prefix of their pages' paths.
-struct Things([(&'static str, String); 7]);
+struct Things([(&'static str, String); 8]);
 
 impl Things {
     /// The path with the ids filled in.
@@ -354,6 +354,7 @@ impl Things {
             ("deliveries/", never("dlv")),
             ("settings/members/", never("user")),
             ("settings/keys/", never("key")),
+            ("chats/", never("chat")),
         ])
     }
 
@@ -409,6 +410,13 @@ async fn no_page_shows_or_changes_what_is_anothers() {
     })
     .await;
     let keys = server.cli(&["key", "list", "--tenant", &other.id]);
+    let chat = "chat_01k9zv3m8rj2q4w6y8a0c2e4g7";
+    let begun = format!(
+        "INSERT INTO chats (id, tenant_id, agent_id, settings, is_draft, turns, messages, cost, created_at, expires_at) VALUES \
+         ('{chat}', '{}', '{}', '{{}}', false, '[]', 0, 0, 1, 9000000000000)",
+        other.id, other.agent
+    );
+    execute(server, &begun).await;
     let theirs = Things([
         ("calls/", call),
         ("agents/", other.agent.clone()),
@@ -417,6 +425,7 @@ async fn no_page_shows_or_changes_what_is_anothers() {
         ("deliveries/", delivery),
         ("settings/members/", stranger.id.clone()),
         ("settings/keys/", text(&keys["keys"][0], "id")),
+        ("chats/", chat.to_owned()),
     ]);
     let never = Things::never();
     let before = state(&world, &other, &theirs).await;

@@ -41,10 +41,10 @@ const KEYS: &str = "/dashboard/settings/keys";
 const SECRET_PAGE: &str = "/dashboard/settings/function-secret";
 
 /// A person with a browser.
-struct BrowsingPerson {
+pub(crate) struct BrowsingPerson {
     id: String,
     email: String,
-    browser: Visitor,
+    pub(crate) browser: Visitor,
 }
 
 /// Creates a person by the command line; returns the document with the unused link.
@@ -71,7 +71,7 @@ async fn somebody(server: &Server, tenant: &str, email: &str, role: &str) -> Bro
     }
 }
 
-async fn owner(world: &TestWorld) -> BrowsingPerson {
+pub(crate) async fn owner(world: &TestWorld) -> BrowsingPerson {
     // Addresses are unique on a server.
     let email = match world.server {
         WorldServer::Own(_) => "owner@example.com".to_owned(),

@@ -45,8 +45,12 @@ async fn a_caller_silences_the_agent_at_once_and_hears_the_rest() {
     assert!(began.elapsed() < CLEARED, "{:?}", began.elapsed());
     let heard = browser.speech_ms();
     assert!(heard < GREETING_MS, "{heard}");
-    // Speech that the browser dropped comes again.
-    browser.hears_ms(GREETING_MS + 100).await;
+    // Speech that the browser dropped comes again, and the turn is over once all was played.
+    let said = json!(GREETING);
+    let is_whole = |it: &Value| it["type"] == "turn" && it["final"] == true && it["text"] == said;
+    browser.hears("all of the greeting", is_whole).await;
+    let heard = browser.speech_ms();
+    assert!(heard > GREETING_MS, "{heard}");
     browser.send(&json!({"type": "hangup"}));
     browser.ended().await;
     world.event("call.transcript", &id).await;

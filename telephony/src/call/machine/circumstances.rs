@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use dikala_entities::{CalleeNumber, ChannelKind, Millis};
 use dikala_protocol::{CallAgent, CalledParty, CalleeNames};
-use jiff::{Timestamp, tz::TimeZone};
+
+use crate::voice::local_time;
 
 /// Characters of a name that a text for the model has.
 const NAME_CHARS_MAX: usize = 100;
@@ -26,7 +27,7 @@ pub(super) fn circumstances(
     now: Millis,
 ) -> String {
     let zone = agent.time_zone.as_deref().unwrap_or("UTC");
-    let mut text = match local(now, zone) {
+    let mut text = match local_time(now, zone) {
         Some(time) => format!("The call began on {time} ({zone})."),
         None => String::new(),
     };
@@ -62,14 +63,6 @@ pub(super) fn circumstances(
         ChannelKind::Web => " It is a call from a browser.",
     });
     text.trim_start().to_owned()
-}
-
-/// `Friday, 27 November 2026, 14:05`.
-fn local(now: Millis, zone: &str) -> Option<String> {
-    let zone = TimeZone::get(zone).ok()?;
-    let time = Timestamp::from_millisecond(now.as_i64()).ok()?;
-    let time = time.to_zoned(zone);
-    Some(time.strftime("%A, %-d %B %Y, %H:%M").to_string())
 }
 
 /// A name as a part of a line: nothing in it can look like another instruction's beginning.

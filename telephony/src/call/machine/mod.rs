@@ -5,7 +5,6 @@
 
 mod circumstances;
 mod closing;
-mod cost;
 mod failover;
 mod functions;
 mod guard;
@@ -34,7 +33,6 @@ pub(crate) use self::{
 };
 use self::{
     closing::Closing,
-    cost::Meter,
     failover::{ProviderOrder, VoiceState},
     functions::FunctionCalls,
     guard::ConversationGuard,
@@ -45,7 +43,7 @@ use self::{
     speaking::Speaking,
     transcript::TranscriptBuilder,
 };
-use crate::voice::VoiceEvent;
+use crate::{cost::Meter, voice::VoiceEvent};
 
 /// Time limits for the service's decision about a call, and for its absence meanwhile.
 const DECISION_MS: u64 = 10_000;

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
+use dikala_entities::Millis;
 use dikala_protocol::{CallAgent, FunctionDeclaration};
+use jiff::{Timestamp, tz::TimeZone};
 use serde_json::json;
 
 /// The longest outcome of a function inside a text.
@@ -116,6 +118,14 @@ pub(crate) fn outcome_in_words(name: &str, arguments: &str, outcome: &str) -> St
 
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(ANSWER_MOST)]
+}
+
+/// `Friday, 27 November 2026, 14:05`.
+pub(crate) fn local_time(now: Millis, zone: &str) -> Option<String> {
+    let zone = TimeZone::get(zone).ok()?;
+    let time = Timestamp::from_millisecond(now.as_i64()).ok()?;
+    let time = time.to_zoned(zone);
+    Some(time.strftime("%A, %-d %B %Y, %H:%M").to_string())
 }
 
 /// The agent's language in ISO 639-1, as transcription models want it.

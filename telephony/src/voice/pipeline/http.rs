@@ -1,6 +1,6 @@
 //! The requests to the three endpoints, over HTTP. Each is cancelled by dropping it, which closes its connection.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -13,7 +13,7 @@ use hyper_util::{
     client::legacy::{Client, Error, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{
@@ -38,7 +38,7 @@ const KEPT: Duration = Duration::from_secs(60);
 const TRANSCRIPT_MOST: usize = 256 * 1024;
 const REFUSAL_MOST: usize = 16 * 1024;
 const CHAT_MOST: usize = 4 * 1024 * 1024;
-type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+pub(super) type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 type Events = mpsc::Sender<SessionInput<PipelineReply>>;
 
 /// One of the three endpoints.
@@ -120,22 +120,14 @@ impl PipelineHttp {
             PipelineRequest::Speak { .. } => &self.tts,
         };
         let (kind, body) = self.body(&request);
-        let posted = endpoint.post(kind, body)?;
-        let answer = self.client.request(posted).await;
-        let answer = answer.map_err(|error| CloseReason::gone(&endpoint.shown(&broken(&error))))?;
-        if !answer.status().is_success() {
-            return Err(endpoint.refusal(answer).await);
-        }
+        let answer = endpoint.ask(&self.client, kind, body).await?;
         let media_type = content_type(answer.headers());
-        let mut replies = Replies {
-            connection,
-            events,
-            body: answer.into_body(),
-        };
+        let body = answer.into_body();
+        let replies = Replies { connection, events };
         let done = match request {
-            PipelineRequest::Transcribe(_) => replies.transcript().await,
-            PipelineRequest::Chat { .. } => replies.chat().await,
-            PipelineRequest::Speak { .. } => replies.speech(&media_type).await,
+            PipelineRequest::Transcribe(_) => replies.transcript(body).await,
+            PipelineRequest::Chat { .. } => replies.chat(body).await,
+            PipelineRequest::Speak { .. } => replies.speech(body, &media_type).await,
         };
         done.map_err(|words| CloseReason::gone(&words))?;
         replies.send(PipelineReply::Done).await;
@@ -144,9 +136,6 @@ impl PipelineHttp {
 
     /// The body of a request with its type.
     fn body(&self, request: &PipelineRequest) -> (String, Vec<u8>) {
-        let json = |body: serde_json::Value| {
-            ("application/json".to_owned(), body.to_string().into_bytes())
-        };
         match request {
             PipelineRequest::Transcribe(samples) => {
                 let mut fields = vec![
@@ -164,31 +153,53 @@ impl PipelineHttp {
                 messages,
                 tools,
                 is_plain,
-            } => {
-                let mut body =
-                    json!({"model": self.llm.model, "messages": messages, "stream": true});
-                if !is_plain {
-                    body["stream_options"] = json!({"include_usage": true});
-                }
-                if !tools.is_empty() {
-                    body["tools"] = json!(tools);
-                    body["tool_choice"] = json!("auto");
-                }
-                json(body)
-            }
+            } => json_body(&chat_body(&self.llm.model, messages, tools, *is_plain)),
             PipelineRequest::Speak { text } => {
                 let mut body =
                     json!({"model": self.tts.model, "input": text, "response_format": "pcm"});
                 if !self.voice.is_empty() {
                     body["voice"] = json!(self.voice);
                 }
-                json(body)
+                json_body(&body)
             }
         }
     }
 }
 
+/// A JSON body with its type.
+pub(super) fn json_body(body: &Value) -> (String, Vec<u8>) {
+    ("application/json".to_owned(), body.to_string().into_bytes())
+}
+
+/// A request for an answer of the language model.
+pub(super) fn chat_body(model: &str, messages: &[Value], tools: &[Value], is_plain: bool) -> Value {
+    let mut body = json!({"model": model, "messages": messages, "stream": true});
+    if !is_plain {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    if !tools.is_empty() {
+        body["tools"] = json!(tools);
+        body["tool_choice"] = json!("auto");
+    }
+    body
+}
+
 impl HttpEndpoint {
+    /// Sends a request; returns the answer, of which the body may still be on its way.
+    pub(super) async fn ask(
+        &self,
+        client: &HttpClient,
+        kind: String,
+        body: Vec<u8>,
+    ) -> Result<Response<Incoming>, CloseReason> {
+        let answer = client.request(self.post(kind, body)?).await;
+        let answer = answer.map_err(|error| CloseReason::gone(&self.shown(&broken(&error))))?;
+        match answer.status().is_success() {
+            true => Ok(answer),
+            false => Err(self.refusal(answer).await),
+        }
+    }
+
     fn post(&self, kind: String, body: Vec<u8>) -> Result<Request<Full<Bytes>>, CloseReason> {
         let mut request = Request::post(&self.url)
             .header(header::CONTENT_TYPE, kind)
@@ -231,11 +242,10 @@ impl HttpEndpoint {
     }
 }
 
-/// The answer to a request, as it comes.
+/// The place to which the answer to a request goes.
 struct Replies<'a> {
     connection: u32,
     events: &'a Events,
-    body: Incoming,
 }
 
 impl Replies<'_> {
@@ -249,52 +259,85 @@ impl Replies<'_> {
         let _ = self.events.send(message).await;
     }
 
-    async fn transcript(&mut self) -> Result<(), String> {
-        let body = whole(&mut self.body, TRANSCRIPT_MOST).await?;
+    async fn transcript(&self, mut body: Incoming) -> Result<(), String> {
+        let body = whole(&mut body, TRANSCRIPT_MOST).await?;
         let text = read_transcript(&body)?;
         self.send(PipelineReply::Transcript(text)).await;
         Ok(())
     }
 
-    /// Faults behind the last part of an answer make no difference to it.
-    async fn chat(&mut self) -> Result<(), String> {
-        let mut is_finished = false;
-        match self.events(&mut is_finished).await {
-            _ if is_finished => Ok(()),
-            Ok(()) => Err("its stream broke off".to_owned()),
-            Err(words) => Err(words),
-        }
-    }
-
-    async fn events(&mut self, is_finished: &mut bool) -> Result<(), String> {
-        let mut lines = EventLines::default();
-        let mut received = 0;
-        while let Some(bytes) = next(&mut self.body).await? {
-            received += bytes.len();
-            let found = lines.push(&bytes).filter(|_| received <= CHAT_MOST);
-            for data in found.ok_or("it sends a stream without end")? {
-                if data == b"[DONE]" {
-                    *is_finished = true;
-                    return Ok(());
-                }
-                let delta = read_chunk(&data)?;
-                *is_finished |= delta.is_last;
-                if delta != ChatDelta::default() {
-                    self.send(PipelineReply::Chat(delta)).await;
-                }
-            }
+    async fn chat(&self, body: Incoming) -> Result<(), String> {
+        let mut stream = ChatStream::new(body);
+        while let Some(delta) = stream.next().await? {
+            self.send(PipelineReply::Chat(delta)).await;
         }
         Ok(())
     }
 
-    async fn speech(&mut self, media_type: &str) -> Result<(), String> {
+    async fn speech(&self, mut body: Incoming, media_type: &str) -> Result<(), String> {
         refuse_kind(media_type)?;
         let mut decoder = SampleDecoder::default();
-        while let Some(bytes) = next(&mut self.body).await? {
+        while let Some(bytes) = next(&mut body).await? {
             let samples = decoder.push(&bytes)?;
             self.send(PipelineReply::Audio(samples)).await;
         }
         Ok(())
+    }
+}
+
+/// The language model's answer, part by part.
+pub(super) struct ChatStream {
+    body: Incoming,
+    lines: EventLines,
+    /// Events that have arrived.
+    waiting: VecDeque<Vec<u8>>,
+    received: usize,
+    /// The last part of the answer has come. Faults behind it make no difference.
+    is_finished: bool,
+}
+
+impl ChatStream {
+    pub(super) fn new(body: Incoming) -> Self {
+        Self {
+            body,
+            lines: EventLines::default(),
+            waiting: VecDeque::new(),
+            received: 0,
+            is_finished: false,
+        }
+    }
+
+    /// The next part; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<ChatDelta>, String> {
+        match self.part().await {
+            Ok(None) if !self.is_finished => Err("its stream broke off".to_owned()),
+            Err(_) if self.is_finished => Ok(None),
+            part => part,
+        }
+    }
+
+    async fn part(&mut self) -> Result<Option<ChatDelta>, String> {
+        loop {
+            while let Some(data) = self.waiting.pop_front() {
+                if data == b"[DONE]" {
+                    self.is_finished = true;
+                    return Ok(None);
+                }
+                let delta = read_chunk(&data)?;
+                self.is_finished |= delta.is_last;
+                if delta != ChatDelta::default() {
+                    return Ok(Some(delta));
+                }
+            }
+            let Some(bytes) = next(&mut self.body).await? else {
+                return Ok(None);
+            };
+            self.received += bytes.len();
+            let found = self.lines.push(&bytes);
+            let found = found.filter(|_| self.received <= CHAT_MOST);
+            self.waiting
+                .extend(found.ok_or("it sends a stream without end")?);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! A pipeline: speech-to-text, a language model and text-to-speech, each behind an OpenAI-compatible endpoint.
 //!
 //! [`machine`] decides. [`http`] carries out the requests, [`wire`] has what they and their answers look like, [`clauses`] cuts the
-//! model's text for the speech, [`sample_decoder`] reads the sound, and [`transcripts`] judges the caller's.
+//! model's text for the speech, [`sample_decoder`] reads the sound, and [`transcripts`] judges the caller's. [`text_model`] is the
+//! language model alone, for conversations in writing.
 
 mod check;
 mod clauses;
@@ -10,13 +11,17 @@ mod machine;
 mod sample_decoder;
 #[cfg(test)]
 pub(crate) mod tests;
+mod text_model;
 mod transcripts;
 mod wire;
 
 use dikala_entities::InterruptionMode;
 use url::Url;
 
-pub use self::check::check;
+pub use self::{
+    check::check,
+    text_model::{TextAnswer, TextCall, TextModel, TextModelError, TextTurn},
+};
 use self::{
     http::{HttpEndpoint, PipelineHttp},
     machine::PipelineMachine,
@@ -72,13 +77,16 @@ impl Provider for PipelineProvider {
     }
 }
 
-fn endpoints(settings: &PipelineSettings, trust: &Trust) -> PipelineHttp {
-    let endpoint = |setting, of: &EndpointSettings, path| HttpEndpoint {
+fn endpoint(setting: &'static str, of: &EndpointSettings, path: &str) -> HttpEndpoint {
+    HttpEndpoint {
         setting,
         url: complete(&of.url, path),
         key: of.api_key.clone(),
         model: of.model.clone(),
-    };
+    }
+}
+
+fn endpoints(settings: &PipelineSettings, trust: &Trust) -> PipelineHttp {
     PipelineHttp {
         client: http::client(trust),
         stt: endpoint(

@@ -1,8 +1,10 @@
 //! Requests to the three endpoints, and their answers. Unknown fields are ignored, and null is the same as an absent field.
 
+use dikala_entities::foreign_json;
+use dikala_protocol::FunctionDeclaration;
 use dikala_sip::leg::CALLER_RATE;
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::voice::{
     Usage,
@@ -11,6 +13,13 @@ use crate::voice::{
 
 /// The longest line of a stream, in bytes.
 const LINE_MOST: usize = 256 * 1024;
+/// The longest answer, in characters.
+pub(super) const ANSWER_MOST: usize = 4_000;
+/// Calls of one answer, and the bytes of their names and arguments.
+const CALLS_MOST: usize = 16;
+const CALLS_BYTES_MOST: usize = 64 * 1024;
+/// Tools that end the conversation. They are called once all was said, so that they do not cut it off.
+pub(super) const PARTING: [&str; 2] = ["end_call", "transfer_to_human"];
 
 /// A request to one of the endpoints.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +76,51 @@ pub(super) struct FunctionDelta {
     /// A piece of JSON.
     #[serde(deserialize_with = "null_is_empty")]
     pub arguments: String,
+}
+
+impl FunctionDelta {
+    /// The name with the characters that names can have.
+    pub(super) fn plain_name(&self) -> String {
+        let is_plain = |sign: &char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '-');
+        self.name.chars().filter(is_plain).take(64).collect()
+    }
+
+    /// The arguments; `None` if they are no JSON object.
+    pub(super) fn object(&self) -> Option<Map<String, Value>> {
+        match self.arguments.trim() {
+            "" => Some(Map::new()),
+            text => foreign_json::object(text.as_bytes()).ok(),
+        }
+    }
+}
+
+/// Adds a piece of a call. Some servers number all calls alike, so a new id begins a new call.
+pub(super) fn add_piece(calls: &mut Vec<CallDelta>, delta: CallDelta) {
+    let is_other = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a != b;
+    let is_same = |call: &CallDelta| call.index == delta.index && !is_other(&call.id, &delta.id);
+    let same = calls.iter().rposition(is_same);
+    let bytes = |call: &CallDelta| call.function.name.len() + call.function.arguments.len();
+    match same {
+        Some(at) => {
+            let call = &mut calls[at];
+            if bytes(call) + bytes(&delta) <= CALLS_BYTES_MOST {
+                call.function.name.push_str(&delta.function.name);
+                call.function.arguments.push_str(&delta.function.arguments);
+            }
+        }
+        None if calls.len() < CALLS_MOST && bytes(&delta) <= CALLS_BYTES_MOST => calls.push(delta),
+        None => {}
+    }
+}
+
+/// Declarations as the chat interface has them.
+pub(super) fn tools(declared: Vec<FunctionDeclaration>) -> Vec<Value> {
+    let tools = declared.into_iter().map(|it| {
+        let function =
+            json!({"name": it.name, "description": it.description, "parameters": it.parameters});
+        json!({"type": "function", "function": function})
+    });
+    tools.collect()
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -18,7 +18,7 @@ const GROUPS_MOST: usize = 16;
 /// The outcome of a function that is still running.
 const PENDING: &str = r#"{"pending":"The result is not there yet. It follows later."}"#;
 /// Some servers want the first message to be the caller's.
-const ANSWERED: &str = "[The call has just been answered.]";
+pub(in crate::voice::pipeline) const ANSWERED: &str = "[The call has just been answered.]";
 
 #[derive(Debug)]
 pub(super) struct ChatHistory {
@@ -133,7 +133,12 @@ impl ChatHistory {
 }
 
 /// Adds a text, to the last message if it is of the same side.
-fn push(messages: &mut Vec<Value>, role: &str, separator: &str, text: &str) {
+pub(in crate::voice::pipeline) fn push(
+    messages: &mut Vec<Value>,
+    role: &str,
+    separator: &str,
+    text: &str,
+) {
     if matches!(text, "" | "[]") {
         return;
     }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use dikala_entities::Speaker;
 use dikala_protocol::CallAgent;
 
+pub(super) use self::history::{ANSWERED, push};
 use self::{
     hearing::HeardTurn, history::ChatHistory, requests::PipelineRequests, speaking::SpokenAnswer,
     thinking::ChatAnswer,

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use dikala_entities::foreign_json;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     ChatDelta, PipelineMachine, PipelineRequest, VoiceEvent, history::ChatCall, requests::Stage,
@@ -14,16 +13,9 @@ use crate::voice::{
         AnswerTarget, BillDecision, RequestedCall, SessionEffect, SummaryRequest, ToolRequestFault,
         words,
     },
-    pipeline::wire::CallDelta,
+    pipeline::wire::{ANSWER_MOST, CallDelta, PARTING, add_piece, tools},
 };
 
-/// The longest answer, in characters.
-const ANSWER_MOST: usize = 4_000;
-/// Calls of one answer, and the bytes of their names and arguments.
-const CALLS_MOST: usize = 16;
-const CALLS_BYTES_MOST: usize = 64 * 1024;
-/// Tools that end the conversation. They are called once all was said, so that they do not cut it off.
-const PARTING: [&str; 2] = ["end_call", "transfer_to_human"];
 /// There is one conversation, and no connection that its calls would depend on.
 const ONLY: u32 = 1;
 
@@ -75,28 +67,6 @@ impl ChatAnswer {
             self.request = Some(second);
         }
         true
-    }
-
-    /// Adds a piece of a call. Some servers number all calls alike, so a new id begins a new call.
-    fn add(&mut self, delta: CallDelta) {
-        let is_other = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a != b;
-        let is_same =
-            |call: &CallDelta| call.index == delta.index && !is_other(&call.id, &delta.id);
-        let same = self.calls.iter().rposition(is_same);
-        let bytes = |call: &CallDelta| call.function.name.len() + call.function.arguments.len();
-        match same {
-            Some(at) => {
-                let call = &mut self.calls[at];
-                if bytes(call) + bytes(&delta) <= CALLS_BYTES_MOST {
-                    call.function.name.push_str(&delta.function.name);
-                    call.function.arguments.push_str(&delta.function.arguments);
-                }
-            }
-            None if self.calls.len() < CALLS_MOST && bytes(&delta) <= CALLS_BYTES_MOST => {
-                self.calls.push(delta);
-            }
-            None => {}
-        }
     }
 }
 
@@ -195,12 +165,7 @@ impl PipelineMachine {
     }
 
     fn tool_declarations(&self) -> Vec<Value> {
-        let declared = words::declarations(&self.agent).into_iter();
-        let tool = declared.map(|it| {
-            let function = json!({"name": it.name, "description": it.description, "parameters": it.parameters});
-            json!({"type": "function", "function": function})
-        });
-        tool.collect()
+        tools(words::declarations(&self.agent))
     }
 
     /// A part of an answer.
@@ -231,7 +196,7 @@ impl PipelineMachine {
             self.write(&delta.content);
         }
         for call in delta.calls {
-            self.answer.add(call);
+            add_piece(&mut self.answer.calls, call);
         }
         if is_endless {
             self.requests.cancel(connection, &mut self.effects);
@@ -292,12 +257,7 @@ impl PipelineMachine {
             self.answer.made += 1;
             // The model's own ids are not unique at every server.
             let id = format!("call-{}", self.answer.made);
-            let arguments = match function.arguments.trim() {
-                "" => Some(serde_json::Map::new()),
-                text => foreign_json::object(text.as_bytes()).ok(),
-            };
-            let is_plain = |sign: &char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '-');
-            let name: String = function.name.chars().filter(is_plain).take(64).collect();
+            let (name, arguments) = (function.plain_name(), function.object());
             let known = Value::Object(arguments.clone().unwrap_or_default()).to_string();
             recorded.push(ChatCall {
                 id: id.clone(),

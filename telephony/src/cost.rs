@@ -3,18 +3,19 @@
 use crate::{settings::Prices, voice::Usage};
 
 /// Prices are in thousandths of a rupiah per million units, and time is counted in thousandths of its unit.
-const PER_RUPIAH: u128 = 1_000_000 * 1_000 * MS_PER_SECOND;
+const PER_RUPIAH: u128 = MILLION * 1_000 * MS_PER_SECOND;
 const MS_PER_SECOND: u128 = 1_000;
+const MILLION: u128 = 1_000_000;
 /// The service accepts no larger cost.
 const IDR_MAX: u64 = 1_000_000_000;
 
 /// The cost of a call's voices so far, in parts of a rupiah.
 #[derive(Debug, Default)]
-pub(super) struct Meter(u128);
+pub(crate) struct Meter(u128);
 
 impl Meter {
     /// Adds what a provider has used, at its prices.
-    pub(super) fn add(&mut self, usage: Usage, prices: Option<Prices>) {
+    pub(crate) fn add(&mut self, usage: Usage, prices: Option<Prices>) {
         let Some(prices) = prices else {
             return;
         };
@@ -31,6 +32,12 @@ impl Meter {
         let seconds = of((usage.milliseconds, prices.seconds));
         let all = units.into_iter().chain([seconds]);
         self.0 = all.fold(self.0, u128::saturating_add);
+    }
+
+    /// The cost in millionths of a rupiah.
+    pub(crate) fn millionths(&self) -> u64 {
+        let millionths = self.0 / (PER_RUPIAH / MILLION);
+        u64::try_from(millionths).unwrap_or(u64::MAX)
     }
 
     /// The cost to the nearest rupiah.
@@ -71,7 +78,7 @@ mod tests {
             meter.add(usage, None);
         }
         // 16 + 250 + 6.6001 + 480 + 20 + 11.07 + 0.96
-        assert_eq!(meter.idr(), 785);
+        assert_eq!((meter.idr(), meter.millionths()), (785, 784_630_100));
     }
 
     #[test]

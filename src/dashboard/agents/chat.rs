@@ -1,0 +1,184 @@
+//! Writes to an agent, with the settings of its form, saved or not. Works without a script: an answer is a new page.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{AgentId, ChatFault, ChatId, Speaker, chat};
+use dikala_protocol::InvocationOutcome;
+use dikala_telephony::voice::pipeline::{TextCall, TextTurn};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    super::{
+        calls::conversation,
+        calls::record::TranscriptTurn,
+        calls::timeline::InvokedFunction,
+        components::{self, Field, Tone, notice, post, refused, submit},
+        errors,
+        form::{self, Fields, FormState, FormValues, Shape},
+        format, layout,
+        view::SignedIn,
+    },
+    path_of,
+};
+use crate::{
+    http::{
+        error::ApiError,
+        extract::{Id, word},
+    },
+    operations::chats::{self, ChatEvent},
+};
+
+const TEXT: &Fields = &[("text", Shape::Text)];
+const FAULT: &Fields = &[("fault", Shape::Optional)];
+const TEXT_ROWS: u8 = 3;
+
+/// The path of a chat.
+pub fn path(id: ChatId) -> String {
+    format!("/dashboard/chats/{id}")
+}
+
+/// The button of the agent's form that begins a chat with what the form says.
+pub fn button(visit: &SignedIn, agent: AgentId) -> Markup {
+    html! {
+        @if visit.operation().chats().is_ok() {
+            button.secondary type="submit" formaction={ (path_of(agent)) "/chats" } { (visit.t("chat-begin")) }
+        }
+    }
+}
+
+/// `GET /dashboard/chats/{id}`
+pub async fn show(
+    visit: SignedIn,
+    id: Id<ChatId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let chat = chats::find(&visit.operation(), id.0).await?;
+    let fault = form::asked(&request, FAULT)?.read(&[], |form| {
+        Some(form.optional("fault", None, word::<ChatFault>("a fault")))
+    })?;
+    let told = fault.map(|fault| {
+        notice(
+            Tone::Bad,
+            html! { p role="alert" { (visit.t(fault_id(fault))) } },
+        )
+    });
+    let content = content(&visit, &chat, told, &FormState::blank());
+    Ok(layout::page(&visit, &visit.t("chat-title"), content))
+}
+
+fn content(
+    visit: &SignedIn,
+    chat: &chat::Model,
+    told: Option<Markup>,
+    filled: &FormState,
+) -> Markup {
+    let left = chats::MESSAGES_MAX - chat.messages;
+    let cost = format::rupiah(visit.lang(), chats::cost_idr(chat.cost));
+    let facts = [("left", left.into()), ("cost", cost.as_str().into())];
+    html! {
+        p.muted { (visit.t(if chat.is_draft { "chat-draft" } else { "chat-saved" })) " " (visit.t("chat-words")) }
+        ol.conversation { (turns(visit, &chats::turns(chat))) }
+        (told.unwrap_or_default())
+        @if left > 0 {
+            (post(visit, &path(chat.id), html! {
+                (components::fields(visit, filled, &[Field::area("text", visit.t("chat-text"), TEXT_ROWS)]))
+                (submit(&visit.t("chat-send")))
+            }))
+        }
+        p.hint #end { (visit.tn("chat-facts", &facts)) " " (visit.t("chat-until")) " " (visit.time(chat.expires_at)) }
+        p.way { a href=(path_of(chat.agent_id)) { (visit.t("chat-back")) } }
+    }
+}
+
+fn turns(visit: &SignedIn, turns: &[TextTurn]) -> Markup {
+    let nowhen = html! {};
+    let said = |role, text: &str| {
+        let turn = TranscriptTurn {
+            role,
+            text: text.to_owned(),
+            at: None,
+            latency_ms: None,
+            interrupted: false,
+        };
+        conversation::said(visit, &nowhen, &turn)
+    };
+    let mut functions = 0;
+    html! {
+        @for turn in turns {
+            @match turn {
+                TextTurn::Caller { text } => (said(Speaker::Caller, text)),
+                TextTurn::Agent { text, calls } => {
+                    @if !text.is_empty() { (said(Speaker::Agent, text)) }
+                    @for call in calls {
+                        (conversation::called(visit, &nowhen, &invoked(call), { functions += 1; functions }))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn invoked(call: &TextCall) -> InvokedFunction {
+    let (result, fault) = match &call.outcome {
+        Some(InvocationOutcome::Ok { result }) => (Some(Value::Object(result.clone())), None),
+        Some(InvocationOutcome::Error { code, message }) => {
+            (Some(Value::String(message.clone())), Some(code.clone()))
+        }
+        None => (None, None),
+    };
+    InvokedFunction {
+        name: call.name.clone(),
+        parameters: call.arguments.clone().map(Value::Object),
+        result,
+        fault,
+        duration_ms: None,
+    }
+}
+
+/// `POST /dashboard/chats/{id}`: a message. Waits for the answer.
+pub async fn send(
+    visit: SignedIn,
+    id: Id<ChatId>,
+    typed: FormValues,
+) -> Result<HttpResponse, ApiError> {
+    let path = path(id.0);
+    let sent = match form::body(&typed, TEXT) {
+        Ok(body) => chats::send(&visit.operation(), id.0, &body).await,
+        Err(error) => Err(error),
+    };
+    let error = match sent {
+        Ok(mut events) => {
+            let mut fault = None;
+            while let Some(event) = events.recv().await {
+                if let ChatEvent::Error { code, .. } = event {
+                    fault = Some(code);
+                }
+            }
+            let fault = fault.map(|fault| format!("?fault={fault}"));
+            return Ok(visit.go(&format!("{path}{}#end", fault.unwrap_or_default())));
+        }
+        Err(
+            error @ (ApiError::Validation(_) | ApiError::ChatAnswering | ApiError::ChatFull(_)),
+        ) => error,
+        Err(error) => return Err(error),
+    };
+    let chat = chats::find(&visit.operation(), id.0).await?;
+    let title = visit.t("chat-title");
+    if matches!(error, ApiError::Validation(_)) {
+        let filled = FormState::again(typed, error)?;
+        let content = content(&visit, &chat, None, &filled);
+        return Ok(errors::refused(&visit, &title, content, &filled));
+    }
+    let told = refused(&visit, &error);
+    let content = content(&visit, &chat, Some(told), &FormState::blank());
+    Ok(errors::again(&visit, &title, content, &error))
+}
+
+const fn fault_id(fault: ChatFault) -> &'static str {
+    match fault {
+        ChatFault::NoAnswer => "chat-no-answer",
+        ChatFault::Empty => "chat-empty",
+        ChatFault::Endless => "chat-endless",
+        ChatFault::NotKept => "chat-not-kept",
+    }
+}
