@@ -1,6 +1,6 @@
 //! The cost of the voices, in rupiah.
 
-use crate::{settings::Prices, voice::Usage};
+use crate::settings::Prices;
 
 /// Prices are in thousandths of a rupiah per million units, and time is counted in thousandths of its unit.
 const PER_RUPIAH: u128 = MILLION * 1_000 * MS_PER_SECOND;
@@ -8,6 +8,22 @@ const MS_PER_SECOND: u128 = 1_000;
 const MILLION: u128 = 1_000_000;
 /// The service accepts no larger cost.
 const IDR_MAX: u64 = 1_000_000_000;
+
+/// The units that a provider bills. No unit is counted twice: cached tokens are in no other field.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens, by modality and direction.
+    pub text_in: u64,
+    pub audio_in: u64,
+    pub text_out: u64,
+    pub audio_out: u64,
+    /// Input tokens that the provider had in its cache.
+    pub cached_in: u64,
+    /// Audio that was transcribed.
+    pub milliseconds: u64,
+    /// Text that was spoken.
+    pub characters: u64,
+}
 
 /// The cost of a call's voices so far, in parts of a rupiah.
 #[derive(Debug, Default)]
@@ -41,7 +57,7 @@ impl Meter {
     }
 
     /// The cost to the nearest rupiah.
-    pub(super) fn idr(&self) -> u64 {
+    pub(crate) fn idr(&self) -> u64 {
         let idr = self.0.saturating_add(PER_RUPIAH / 2) / PER_RUPIAH;
         u64::try_from(idr).unwrap_or(u64::MAX).min(IDR_MAX)
     }

@@ -15,13 +15,14 @@ use dikala_entities::VoiceProvider;
 use self::{gemini::GeminiProvider, openai::OpenAiProvider, pipeline::PipelineProvider};
 use crate::{settings::Voice, trust::Trust};
 
+pub use crate::cost::Usage;
 #[cfg(test)]
 pub(crate) use common::simulated::SimulatedVoice;
 pub(crate) use common::words::{late_outcome, local_time, outcome_in_words};
 pub use phrases::Phrase;
 use phrases::is_indonesian;
 pub use scripted::Scripted;
-pub use session::{Provider, ToolOutcome, Usage, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup};
+pub use session::{Provider, ToolOutcome, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup};
 
 /// The configured providers.
 pub(crate) fn providers(

@@ -7,6 +7,8 @@ use dikala_protocol::CallAgent;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
+use crate::cost::Usage;
+
 /// Opens voice sessions. There is one for the whole bridge.
 pub trait Provider: std::fmt::Debug + Send + Sync {
     /// Starts a session at once; failures are reported as [`VoiceEvent`]. The session ends when either channel is dropped. Needs a
@@ -132,22 +134,6 @@ pub enum VoiceEvent {
     /// The voice has ended; described for operators. Nothing follows. The call itself limits the time before
     /// [`VoiceEvent::Ready`] and of [`VoiceEvent::Away`] (3 s, or 8 s for its last provider), so a voice may retry for ever.
     Lost(String),
-}
-
-/// The units that a provider bills. No unit is counted twice: cached tokens are in no other field.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Tokens, by modality and direction.
-    pub text_in: u64,
-    pub audio_in: u64,
-    pub text_out: u64,
-    pub audio_out: u64,
-    /// Input tokens that the provider had in its cache.
-    pub cached_in: u64,
-    /// Audio that was transcribed.
-    pub milliseconds: u64,
-    /// Text that was spoken.
-    pub characters: u64,
 }
 
 #[cfg(test)]
