@@ -45,7 +45,12 @@ const CHANGED_FUNCTION: &[Code] = &[
     Code::FunctionExists,
 ];
 const NEW_CHAT: &[Code] = &[Code::AgentNotFound, Code::NoTextModel];
-const CHAT: &[Code] = &[Code::ChatNotFound, Code::ChatNotReady, Code::NoTextModel];
+const CHAT: &[Code] = &[
+    Code::ChatNotFound,
+    Code::ChatAnswering,
+    Code::ChatFull,
+    Code::NoTextModel,
+];
 const DELIVERY: &[Code] = &[Code::DeliveryNotFound];
 const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 
@@ -63,7 +68,7 @@ pub const ROUTES: &[ApiRoute] = &[
     post("/agents/{id}/web-calls", "agents.webCall", |r| r.to(again(web_calls::create)), "Make a token for one call from a browser, good for 60 s.").may_take::<web_calls::WebCallInput>().created::<web_calls::WebCallToken>().fails(AGENT),
 
     post("/agents/{id}/chats", "chats.create", |r| r.to(again(chats::create)), "Begin a conversation in writing with an agent, to try it.").may_take::<chats::ChatInput>().created::<chats::ChatView>().fails(NEW_CHAT).leaves(AuditAction::ChatCreate),
-    post("/chats/{id}/messages", "chats.send", |r| r.to(api::chats::send), "Write to an agent; its answer is streamed, as server-sent events.").takes::<chats::ChatMessage>().fails(CHAT).streams(),
+    post("/chats/{id}/messages", "chats.send", |r| r.to(api::chats::send), "Write to an agent; its answer is streamed, as server-sent events.").takes::<chats::ChatMessage>().fails(CHAT).streams(&api::chats::STREAMED),
 
     post("/agents/{id}/functions", "functions.create", |r| r.to(again(functions::create)), "Give an agent a function.").takes::<functions::FunctionDraft>().ignores(functions::READ_ONLY).created::<functions::Function>().fails(NEW_FUNCTION).leaves(AuditAction::FunctionCreate),
     get("/agents/{id}/functions", "functions.list", |r| r.to(lists::functions), "All functions of an agent, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::FunctionList>().fails(AGENT),
@@ -104,7 +109,7 @@ pub const ROUTES: &[ApiRoute] = &[
     get("/deliveries/{id}", "deliveries.get", |r| r.to(answer(deliveries::show)), "One delivery with its attempts.").ok::<deliveries::DeliveryDetail>().fails(DELIVERY),
     post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(operations::deliveries::resend::<deliveries::DeliveryView>)), "Send a delivery again now.").accepted::<deliveries::DeliveryView>().fails(RESENT).leaves(AuditAction::DeliveryResend),
 
-    get("/events/stream", "events.stream", |r| r.to(events::stream), "Follow events live, as server-sent events.").headers(&[events::LAST_EVENT_ID]).streams(),
+    get("/events/stream", "events.stream", |r| r.to(events::stream), "Follow events live, as server-sent events.").headers(&[events::LAST_EVENT_ID]).streams(&events::STREAMED),
     post("/events/sample", "events.sample", |r| r.to(again(events::make_sample)), "Make a sample of an event, for those who follow the stream; no webhook gets it.").takes::<events::SampleInput>().accepted::<events::EventView>(),
 ];
 

@@ -10,10 +10,20 @@ use crate::{
         error::ApiError,
         extract::{Id, RequestBody},
     },
+    openapi::StreamedEvents,
     operations::{
         OperationContext,
         chats::{self, ChatEvent},
     },
+};
+
+/// The events of an answer.
+pub const STREAMED: StreamedEvents = StreamedEvents {
+    about: "The data of an event is an object with its `type`: `turn` (`role`, `text` so far, `final`), `function` (`name`, `status` \
+            `running`, `ok` or `error`, `parameters`, `result`, `code`), `error` (`code`, `message`), and at the end `done` \
+            (`messagesLeft`, `costIdr`).",
+    example: "event: turn\ndata: {\"type\":\"turn\",\"role\":\"agent\",\"text\":\"It arrives today.\",\"final\":true}\n\n\
+              event: done\ndata: {\"type\":\"done\",\"messagesLeft\":49,\"costIdr\":176}\n\n",
 };
 
 /// Sends a message; the answer's events are streamed while it is written.

@@ -25,9 +25,17 @@ use crate::{
         field::{FieldCode, FieldError},
         middleware::{StreamKey, while_connected},
     },
+    openapi::StreamedEvents,
     operations::{OperationContext, stored::Json},
 };
 
+/// The events of the stream.
+pub const STREAMED: StreamedEvents = StreamedEvents {
+    about: "The data of an event is the body that webhooks get. Turns, which no webhook gets, are `call.turn` with a body of the schema \
+            `CallTurnEvent`.",
+    example: "id: evt_01k9zv3m8rj2q4w6y8a0c2e4g6\nevent: credits.low\ndata: {\"event\":\"credits.low\",\
+              \"timestamp\":\"2026-01-15T03:30:04.000Z\",\"data\":{\"balanceMinutes\":29,\"threshold\":30}}\n\n",
+};
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 /// Interval of the stream's heartbeat. A follower that missed a wake-up learns of new events within this time.

@@ -429,7 +429,11 @@ fn chats(settings: &Settings) -> Result<Option<Arc<ChatService>>, TrustError> {
     let trust = Trust::new(settings.extra_ca_file())?;
     let model = TextModel::new(&model, &trust);
     let zone = &settings.calls.default_time_zone;
-    Ok(Some(Arc::new(ChatService::new(model, zone))))
+    Ok(Some(Arc::new(ChatService::new(
+        model,
+        zone,
+        settings.chats_per_hour(),
+    ))))
 }
 
 fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, ServiceStartError> {

@@ -8,6 +8,7 @@ use dikala_actors::{
 };
 use dikala_entities::{Millis, Store, StoreError, store::in_words};
 use dikala_migration::{SchemaState, may_migrate as may_migrate_this, schema_state};
+use dikala_telephony::{settings::TextModelSettings, trust::Trust, voice::pipeline::TextModel};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde::Serialize;
 use serde_json::json;
@@ -102,6 +103,13 @@ async fn look(settings: &Settings) -> Vec<Check> {
             checks.push(check("whatsapp", found));
         }
     }
+    let pipeline = settings
+        .telephony()
+        .and_then(|bridge| bridge.voice.pipeline);
+    // A whole pipeline is checked with the voices.
+    if let Some(model) = settings.text_model().filter(|_| pipeline.is_none()) {
+        checks.push(check("chats", chats(&model, settings).await));
+    }
     checks.push(check("files", files()));
     checks.push(check("outbound", outbound(settings)));
     checks.push(check("secrets", secrets(settings, store.as_ref()).await));
@@ -110,6 +118,12 @@ async fn look(settings: &Settings) -> Vec<Check> {
         checks.extend(functions(store).await);
     }
     checks
+}
+
+/// Checks the language model of chats.
+async fn chats(model: &TextModelSettings, settings: &Settings) -> Result<String, String> {
+    let trust = Trust::new(settings.extra_ca_file()).map_err(|error| error.to_string())?;
+    TextModel::new(model, &trust).check().await
 }
 
 /// Checks the limit of open files.

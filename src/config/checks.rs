@@ -53,6 +53,7 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("retention.audit_days", 0, 36_500),
     ("retention.sweep_seconds", 1, 86_400),
     ("telephony.max_calls", 1, 20_000),
+    ("telephony.pipeline.chats_per_hour", 0, 1_000),
     ("telephony.threads", 0, 256),
 ];
 /// Lists with their least and largest number of entries.

@@ -304,6 +304,11 @@ impl Settings {
         self.telephony.text_model()
     }
 
+    /// Chats that a tenant can begin within an hour.
+    pub fn chats_per_hour(&self) -> u64 {
+        self.telephony.chats_per_hour()
+    }
+
     /// Simultaneous calls from browsers. As many as calls of telephones, beside them.
     pub fn web_calls_max(&self) -> usize {
         self.bridge_keys().sip.max_calls

@@ -89,9 +89,15 @@ impl TelephonyKeys {
         }
     }
 
-    /// The language model of chats, if it is configured.
+    /// The language model of chats, if it is configured and there are to be any.
     pub(super) fn text_model(&self) -> Option<TextModelSettings> {
-        self.pipeline.text_model()
+        let model = self.pipeline.text_model();
+        model.filter(|_| self.chats_per_hour() > 0)
+    }
+
+    /// Chats that a tenant can begin within an hour.
+    pub(super) fn chats_per_hour(&self) -> u64 {
+        self.pipeline.chats_per_hour
     }
 
     fn voices(&self) -> Voice {

@@ -23,8 +23,6 @@ const RECOVERIES_RETRY_SECONDS: u64 = 5;
 /// `Retry-After` when too many streams are open, in seconds. A stream whose client has left is noticed within this
 /// time.
 const STREAMS_RETRY_SECONDS: u64 = 20;
-/// `Retry-After` when too many chats were begun, in seconds.
-const CHATS_RETRY_SECONDS: u64 = 300;
 /// `Retry-After` when too many large answers are unread, in seconds.
 const UNREAD_RETRY_SECONDS: u64 = 5;
 /// `Retry-After` when earlier versions take too much room, in seconds. Versions are kept at least this long.
@@ -102,7 +100,8 @@ codes! {
         FunctionExists = "function_exists", "The agent has a function of that name already.";
         WebhookLimitReached = "webhook_limit_reached", "The account has as many webhooks as it can have.";
         CallNotActive = "call_not_active", "The call is over; or, where it is to be erased, it is not over yet.";
-        ChatNotReady = "chat_not_ready", "The chat is answering the message before, or has as many messages as it can have.";
+        ChatAnswering = "chat_answering", "The chat is answering the message before.";
+        ChatFull = "chat_full", "The chat has as many messages as it can have.";
         IdempotencyInProgress = "idempotency_in_progress", "The first request with this Idempotency-Key is still running.";
         PhoneNumberExists = "phone_number_exists", "The number belongs to a tenant already.";
         UserExists = "user_exists", "Somebody has that address already.";
@@ -237,9 +236,11 @@ pub enum ApiError {
     /// The limit.
     #[error("{0} recoveries of this webhook are under way already; ask again when one is done.")]
     TooManyRecoveries(u64),
-    /// The limit.
-    #[error("{0} chats were begun within an hour; go on with one of them, or come back later.")]
-    TooManyChats(u64),
+    /// The limit, and the seconds until the oldest one is removed.
+    #[error(
+        "{0} chats were begun within an hour; come back in {1} s, when the oldest of them is removed."
+    )]
+    TooManyChats(u64, i64),
     /// The limit.
     #[error("{0} streams of events are open already; close one, or come back in a moment.")]
     TooManyStreams(usize),
@@ -299,7 +300,8 @@ impl ApiError {
             Self::FunctionExists(_) => Code::FunctionExists,
             Self::WebhookLimitReached(_) => Code::WebhookLimitReached,
             Self::CallNotActive | Self::CallStillRunning => Code::CallNotActive,
-            Self::ChatAnswering | Self::ChatFull(_) => Code::ChatNotReady,
+            Self::ChatAnswering => Code::ChatAnswering,
+            Self::ChatFull(_) => Code::ChatFull,
             Self::NoTextModel => Code::NoTextModel,
             Self::IdempotencyInProgress => Code::IdempotencyInProgress,
             Self::PhoneNumberExists(_) => Code::PhoneNumberExists,
@@ -314,7 +316,7 @@ impl ApiError {
             Self::RateLimited { .. }
             | Self::TooManyRecoveries(_)
             | Self::TooManyStreams(_)
-            | Self::TooManyChats(_)
+            | Self::TooManyChats(..)
             | Self::TooMuchUnread
             | Self::ExportRunning
             | Self::TooManyVersions(_) => Code::RateLimited,
@@ -414,7 +416,8 @@ impl ResponseError for ApiError {
             }
             Self::RateLimited {
                 retry_after_seconds,
-            } => {
+            }
+            | Self::TooManyChats(_, retry_after_seconds) => {
                 response.insert_header((RETRY_AFTER, retry_after_seconds.to_string()));
             }
             Self::TooManyRecoveries(_) => {
@@ -425,9 +428,6 @@ impl ResponseError for ApiError {
             }
             Self::TooManyVersions(_) => {
                 response.insert_header((RETRY_AFTER, VERSIONS_RETRY_SECONDS.to_string()));
-            }
-            Self::TooManyChats(_) => {
-                response.insert_header((RETRY_AFTER, CHATS_RETRY_SECONDS));
             }
             Self::TooManyStreams(_) => {
                 response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));

@@ -2,7 +2,7 @@
 //!
 //! A row claims the key before the handler runs. Handlers that only write to the store put their answer into that
 //! row, in the transaction of their effect ([`IdempotencyClaim::settle`]; a booking passes it to the ledger,
-//! [`ClaimedKey::kept`]). Handlers with effects outside the store (`hangup`, `transfer`, `test`) have their answer
+//! [`ClaimedKey::kept`]). Handlers with effects outside the store (`hangup`, `transfer`, `test`, messages in chats) have their answer
 //! stored right after; a crash in between leaves a claim without an answer. The next repeat takes over the claim of a
 //! node that is gone at once, and any other claim after [`RUNNING_MS_MAX`]. It then carries the request out again,
 //! which is safe for all of them.
@@ -55,6 +55,8 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub const KEY_LENGTH_MAX: usize = 255;
 /// Lifetime of a stored answer.
 const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
+/// Ends of the paths of tests, and of messages in chats, which are kept for an hour only.
+const BRIEF: [&str; 2] = ["/test", "/messages"];
 /// Lifetime of a test's stored answer: it can be large, and a test may be repeated.
 const TEST_KEPT_MS: i64 = 10 * 60 * 1_000;
 
@@ -100,7 +102,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<ClaimResult, 
         .ok_or(ApiError::Internal)?;
     let keyed = KeyedRequest {
         fingerprint: fingerprint(req),
-        is_brief: req.path().ends_with("/test"),
+        is_brief: BRIEF.iter().any(|end| req.path().ends_with(end)),
         node: http.member.id(),
     };
     let now = http.clock.now();
@@ -153,7 +155,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<ClaimResult, 
 /// A request with an idempotency key.
 struct KeyedRequest {
     fingerprint: String,
-    /// A test, whose answer has a short lifetime.
+    /// Its answer has a short lifetime.
     is_brief: bool,
     /// The node that carries it out.
     node: Arc<str>,
@@ -381,7 +383,7 @@ fn depends_on_state(response: &ServiceResponse) -> bool {
         .and_then(|error| error.as_error::<ApiError>());
     match error.map(ApiError::code) {
         None => response.status().is_success(),
-        Some(Code::IdempotencyInProgress | Code::RouteNotFound) => false,
+        Some(Code::IdempotencyInProgress | Code::ChatAnswering | Code::RouteNotFound) => false,
         Some(code) => matches!(code.status(), 404 | 409),
     }
 }

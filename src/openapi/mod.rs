@@ -29,7 +29,7 @@ use crate::http::{
 pub use api::Api;
 pub use api::nothing;
 pub use events::webhooks;
-pub use route::{ApiRoute, BodyKind};
+pub use route::{ApiRoute, BodyKind, StreamedEvents};
 pub use route::{delete, get, patch, post};
 
 /// Fields that may be absent in an answer; all others are always present.
@@ -376,12 +376,10 @@ fn responses(api: &Api, route: &ApiRoute, schemas: &mut SchemaSet) -> Value {
         let schema = answer(schemas);
         success["content"] = json!({"application/json": with_example(schema, schemas)});
     }
-    if route.streams {
+    if let Some(events) = route.streams {
         success["content"] = json!({"text/event-stream": {
-            "schema": {"type": "string", "description": "The data of an event is the body that webhooks get. Turns, which no webhook \
-                gets, are `call.turn` with a body of the schema `CallTurnEvent`."},
-            "example": "id: evt_01k9zv3m8rj2q4w6y8a0c2e4g6\nevent: credits.low\ndata: {\"event\":\"credits.low\",\
-                \"timestamp\":\"2026-01-15T03:30:04.000Z\",\"data\":{\"balanceMinutes\":29,\"threshold\":30}}\n\n",
+            "schema": {"type": "string", "description": events.about},
+            "example": events.example,
         }});
     }
     let mut responses = errors::responses(api, route);

@@ -41,8 +41,8 @@ pub struct ApiRoute {
     pub query: &'static [&'static str],
     /// Headers that this route reads, besides the common ones.
     pub headers: &'static [&'static str],
-    /// True if the answer is an endless stream of server-sent events.
-    pub streams: bool,
+    /// Set if the answer is a stream of server-sent events.
+    pub streams: Option<&'static StreamedEvents>,
     pub(super) input: Option<(BodyKind, InputSchema)>,
     /// Fields of the body that are accepted and ignored.
     pub(super) ignored: &'static [&'static str],
@@ -54,6 +54,15 @@ pub struct ApiRoute {
     /// The audit's action, if the route changes something of the tenant's.
     pub audit: Option<AuditAction>,
     pub handler: Handler,
+}
+
+/// The description of a stream of server-sent events.
+#[derive(Debug)]
+pub struct StreamedEvents {
+    /// The data of an event, in words.
+    pub about: &'static str,
+    /// An event as it is sent.
+    pub example: &'static str,
 }
 
 pub const fn get(
@@ -110,7 +119,7 @@ impl ApiRoute {
             or_ok: false,
             query: &[],
             headers: &[],
-            streams: false,
+            streams: None,
             input: None,
             ignored: &[],
             kept: &[],
@@ -186,9 +195,9 @@ impl ApiRoute {
         self
     }
 
-    pub const fn streams(mut self) -> Self {
+    pub const fn streams(mut self, events: &'static StreamedEvents) -> Self {
         self.status = 200;
-        self.streams = true;
+        self.streams = Some(events);
         self
     }
 

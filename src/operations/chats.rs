@@ -11,8 +11,8 @@ use dikala_entities::{
 };
 use dikala_telephony::voice::pipeline::TextTurn;
 use sea_orm::{
-    ColumnTrait, EntityTrait, FromQueryResult, IntoActiveModel, PaginatorTrait, QueryFilter,
-    Statement,
+    ColumnTrait, EntityTrait, FromQueryResult, IntoActiveModel, QueryFilter, QueryOrder,
+    QuerySelect, Statement,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 
 use self::answering::Answering;
 use super::{
-    OperationContext,
+    OperationContext, OperationWrite,
     agents::{self, draft, fields},
 };
 use crate::{
@@ -41,12 +41,11 @@ pub const MESSAGES_MAX: i64 = 50;
 pub const TEXT_CHARS_MAX: usize = 2_000;
 /// The lifetime of a chat.
 const LASTS_MS: i64 = 60 * 60 * 1_000;
-/// Chats of a tenant that were begun within their lifetime.
-const CHATS_MAX: u64 = 20;
-/// Size of what was written and called in a chat, in bytes of JSON, from which it takes no further message.
-const TURNS_BYTES_MAX: usize = 512 * 1_024;
-/// The longest time of an answer, with all functions. After a crash, the chat goes on then.
-const ANSWERING_MS: i64 = 120_000;
+/// Size of what was written and called in a chat, in characters of JSON, from which it takes no further message.
+const TURNS_CHARS_MAX: usize = 512 * 1_024;
+/// The longest time of an answer, with all functions. Proxies wait longer, and an `Idempotency-Key` is held as long. After a crash,
+/// the chat goes on then.
+const ANSWERING_MS: i64 = 60_000;
 /// Events of an answer that wait for their reader.
 const EVENTS_WAITING: usize = 16;
 const TAKE: &str = "UPDATE chats SET messages = messages + 1, answering_until = $1 WHERE id = $2 AND tenant_id = $3 \
@@ -143,6 +142,9 @@ const fn message(fault: ChatFault) -> &'static str {
         ChatFault::Endless => {
             "The agent called functions without coming to an answer. Look at its prompt and its functions."
         }
+        ChatFault::TooSlow => {
+            "The answer took too long: the language model or a function is too slow."
+        }
         ChatFault::NotKept => "The answer could not be kept. Send the message again in a moment.",
     }
 }
@@ -155,7 +157,7 @@ pub async fn create(
 ) -> Result<Created<ChatView>, ApiError> {
     let (tenant, now) = (context.tenant()?, context.now);
     let agent = agents::find(context.store().api_reader(), tenant, id.0).await?;
-    context.chats()?;
+    let per_hour = context.chats()?.per_hour;
     let functions = draft::functions(&context, &agent).await?;
     let names: Vec<String> = functions.iter().map(|each| each.name.clone()).collect();
     let limits = context.agent_limits()?;
@@ -193,10 +195,7 @@ pub async fn create(
         expires_at: row.expires_at,
     };
     let mut write = context.begin().await?;
-    let begun = chat::Entity::of(tenant).filter(chat::Column::ExpiresAt.gt(now));
-    if begun.count(&*write).await? >= CHATS_MAX {
-        return Err(ApiError::TooManyChats(CHATS_MAX));
-    }
+    refuse_too_many(&context, &write, per_hour).await?;
     let change = AuditChange::new(AuditAction::ChatCreate, agent.id).with(row.id);
     let path = format!("{BASE}/chats/{}/messages", row.id);
     chat::Entity::insert(row.into_active_model())
@@ -204,6 +203,33 @@ pub async fn create(
         .await?;
     write.record(tenant, change).await?;
     write.commit(Created::at(path, view)).await
+}
+
+/// The lock of the tenant's row has others count after the commit.
+async fn refuse_too_many(
+    context: &OperationContext,
+    write: &OperationWrite<'_>,
+    per_hour: u64,
+) -> Result<(), ApiError> {
+    let (tenant, now) = (context.tenant()?, context.now);
+    let locked = tenant::Entity::find_by_id(tenant).lock_exclusive();
+    locked.one(&**write).await?;
+    let begun: Vec<Millis> = chat::Entity::of(tenant)
+        .filter(chat::Column::ExpiresAt.gt(now))
+        .order_by_asc(chat::Column::ExpiresAt)
+        .select_only()
+        .column(chat::Column::ExpiresAt)
+        .limit(per_hour)
+        .into_tuple()
+        .all(&**write)
+        .await?;
+    match begun.first() {
+        Some(oldest) if u64::try_from(begun.len()).is_ok_and(|it| it >= per_hour) => {
+            let seconds = oldest.whole_seconds_since(now) + 1;
+            Err(ApiError::TooManyChats(per_hour, seconds))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The chat, if it is the tenant's and its hour is not over.
@@ -225,7 +251,7 @@ pub fn cost_idr(millionths: i64) -> i64 {
     millionths.saturating_add(500_000) / 1_000_000
 }
 
-/// Takes a message, and begins the answer. It is carried out and kept even if nobody reads its events.
+/// Takes a message, and begins the answer. It is carried out and kept even if nobody waits for its events.
 pub async fn send(
     context: &OperationContext,
     id: ChatId,
@@ -239,8 +265,8 @@ pub async fn send(
     let words = body.form()?.read(&[], |form| {
         form.required("text", None, text(1, TEXT_CHARS_MAX, BlankRule::Trim))
     })?;
-    let place = Arc::clone(&chats.places).try_acquire_owned();
-    let place = place.map_err(|_| ApiError::Unavailable)?;
+    let place = chats.places.take(context.tenant()?);
+    let place = place.ok_or(ApiError::Unavailable)?;
     let tenant = tenant::Entity::find_by_id(context.tenant()?)
         .one(context.store().reader())
         .await?
@@ -258,7 +284,7 @@ pub async fn send(
         settings,
         chat,
         secret,
-        events,
+        events: Some(events),
         cost: 0,
         calls: 0,
     };
@@ -279,7 +305,7 @@ async fn take(context: &OperationContext, id: ChatId) -> Result<chat::Model, Api
         context.tenant()?.into(),
         context.now.into(),
         MESSAGES_MAX.into(),
-        i64::try_from(TURNS_BYTES_MAX).unwrap_or(i64::MAX).into(),
+        i64::try_from(TURNS_CHARS_MAX).unwrap_or(i64::MAX).into(),
     ];
     let take = Statement::from_sql_and_values(store.backend(), TAKE, values);
     let taken = chat::Model::find_by_statement(take).one(&txn).await?;

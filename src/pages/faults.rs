@@ -60,7 +60,7 @@ pub fn refusal(view: &View, error: &ApiError) -> Markup {
         }
         ApiError::ChatAnswering => view.t("chat-answering"),
         ApiError::ChatFull(most) => view.tn("chat-full", &[("most", (*most).into())]),
-        ApiError::TooManyChats(_) => view.t("chat-too-many"),
+        ApiError::TooManyChats(..) => view.t("chat-too-many"),
         ApiError::TooManyRecoveries(_) => view.t("webhooks-recover-too-many"),
         ApiError::TooManyVersions(_) => view.t("agents-too-many-versions"),
         ApiError::ExportRunning => view.t("error-export-running"),

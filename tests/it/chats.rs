@@ -1,7 +1,11 @@
 //! Conversations in writing with an agent: over the API, and from its page.
 
+use std::sync::Arc;
+
 use actix_web::http::Method;
 use dikala_testkit::pipeline::{Endpoint, FakePipeline, KEY, MODEL, ServerReaction};
+
+use tokio::sync::Semaphore;
 
 use crate::{
     dashboard::{execute, owner},
@@ -79,7 +83,12 @@ async fn an_agent_answers_in_writing_and_calls_its_functions(
         [order(), ServerReaction::Text("It arrives in 25 minutes.")],
     );
     let chat = begin(&world, json!({})).await;
-    let told = answer(&world, &chat, "Where is my order 427?").await;
+    let told = events(&send(&world, &chat, "Where is my order 427?").await);
+    // Words are told while they are written.
+    let (unfinished, told): (Vec<Value>, Vec<Value>) =
+        told.into_iter().partition(|it| it["final"] == false);
+    let last = unfinished.last().expect("words on their way");
+    assert!("It arrives in 25 minutes.".starts_with(last["text"].as_str().unwrap()));
     let parts = told.iter().map(|it| {
         let part = match it["status"].is_null() {
             true => &it["text"],
@@ -240,7 +249,7 @@ async fn chats_are_limited_and_another_tenants_are_not_found() {
         })
         .await;
     let busy = send(&world, &chat, "Again").await.expect(409);
-    assert_eq!(busy["error"]["code"], "chat_not_ready");
+    assert_eq!(busy["error"]["code"], "chat_answering");
     waiting.abort();
     let server_of = &world.server;
     execute(
@@ -266,6 +275,46 @@ async fn chats_are_limited_and_another_tenants_are_not_found() {
     assert!(audited.to_string().contains(&chat), "{audited}");
 }
 
+/// The client is gone before the model answers.
+#[actix_web::test]
+async fn an_answer_is_kept_though_nobody_waits_for_it() {
+    let server = FakePipeline::start();
+    let Some(world) = world(Sqlite, &server).await else {
+        return;
+    };
+    let chat = begin(&world, json!({})).await;
+    let may = Arc::new(Semaphore::new(0));
+    let found = ServerAnswer::Json(json!({"arrivesInMinutes": 25}));
+    let waits = ServerAnswer::When(Arc::clone(&may), Box::new(found));
+    world.receiver.answer("/order", [waits]);
+    server.react(
+        Endpoint::Llm,
+        [order(), ServerReaction::Text("It arrives in 25 minutes.")],
+    );
+    let (api, path) = (world.tenant.api.clone(), format!("/chats/{chat}/messages"));
+    let asked = json!({"text": "Where is it?"});
+    let leaving =
+        actix_web::rt::spawn(async move { api.try_send(Method::POST, &path, Some(asked)).await });
+    world.receiver.wait_for("/order", 1).await;
+    leaving.abort();
+    may.add_permits(1);
+    server
+        .wait("the answer", Endpoint::Llm, |calls| {
+            (calls.len() == 2).then_some(())
+        })
+        .await;
+    server.react(Endpoint::Llm, [ServerReaction::Text("You are welcome.")]);
+    let told = eventually("the chat to be free", async || {
+        let told = send(&world, &chat, "Thanks").await;
+        (told.status == 200).then_some(told)
+    })
+    .await;
+    assert_eq!(events(&told).last().unwrap()["messagesLeft"], 48);
+    let requests = server.calls(Endpoint::Llm);
+    let last = requests.last().unwrap().body["messages"].to_string();
+    assert!(last.contains("It arrives in 25 minutes."), "{last}");
+}
+
 #[actix_web::test]
 async fn without_a_language_model_chats_are_refused_in_words() {
     let world = shared_world!(Sqlite);
@@ -278,6 +327,29 @@ async fn without_a_language_model_chats_are_refused_in_words() {
     let page = format!("/dashboard/agents/{}", world.tenant.agent);
     let page = owner.browser.open(&page).await;
     assert!(!page.text().contains("Type to it"));
+}
+
+#[actix_web::test]
+async fn the_check_asks_the_language_model() {
+    let server = FakePipeline::start();
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
+        return;
+    };
+    let nowhere = format!("http://127.0.0.1:{}", dikala_testkit::free_port());
+    for (url, detail) in [
+        (&server.url(), "telephony.pipeline.llm answers in chats"),
+        (&nowhere, "look at telephony.pipeline.llm.url"),
+    ] {
+        installation.set("telephony.pipeline.llm.url", url);
+        installation.set("telephony.pipeline.llm.api_key", KEY);
+        installation.set("telephony.pipeline.llm.model", MODEL);
+        let checked = installation.run(&["check", "--json"]).json();
+        let checks = checked["checks"].as_array().unwrap();
+        let chats = checks.iter().find(|check| check["name"] == "chats");
+        let chats = chats.unwrap_or_else(|| panic!("{checked}"));
+        assert_eq!(chats["ok"], detail.contains("answers"), "{chats}");
+        assert!(text(chats, "detail").contains(detail), "{chats}");
+    }
 }
 
 #[actix_web::test]

@@ -137,6 +137,7 @@ words! {
         NoAnswer = "no_answer",
         Empty = "empty",
         Endless = "endless",
+        TooSlow = "too_slow",
         NotKept = "not_kept",
     }
 

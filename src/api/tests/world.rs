@@ -108,7 +108,7 @@ fn chats() -> Arc<ChatService> {
     let prices = Prices::default();
     let trust = Trust::new(None).expect("the web's authorities");
     let model = TextModel::new(&TextModelSettings { llm, prices }, &trust);
-    Arc::new(ChatService::new(model, "UTC"))
+    Arc::new(ChatService::new(model, "UTC", 20))
 }
 
 /// The settings of most tests.

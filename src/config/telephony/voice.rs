@@ -65,6 +65,7 @@ pub(super) struct PipelineKeys {
     #[serde(default)]
     tts: EndpointKeys,
     idr_per_million: PipelinePrices,
+    pub(super) chats_per_hour: u64,
 }
 
 /// Empty values count as absent.

@@ -12,7 +12,7 @@ use super::{
         calls::conversation,
         calls::record::TranscriptTurn,
         calls::timeline::InvokedFunction,
-        components::{self, Field, Tone, notice, post, refused, submit},
+        components::{self, Field, Tone, notice, post, submit},
         errors,
         form::{self, Fields, FormState, FormValues, Shape},
         format, layout,
@@ -41,7 +41,7 @@ pub fn path(id: ChatId) -> String {
 pub fn button(visit: &SignedIn, agent: AgentId) -> Markup {
     html! {
         @if visit.operation().chats().is_ok() {
-            button.secondary type="submit" formaction={ (path_of(agent)) "/chats" } { (visit.t("chat-begin")) }
+            button.secondary type="submit" formaction={ (path_of(agent)) "/chats" } formtarget="_blank" { (visit.t("chat-begin")) }
         }
     }
 }
@@ -146,7 +146,7 @@ pub async fn send(
         Ok(body) => chats::send(&visit.operation(), id.0, &body).await,
         Err(error) => Err(error),
     };
-    let error = match sent {
+    match sent {
         Ok(mut events) => {
             let mut fault = None;
             while let Some(event) = events.recv().await {
@@ -155,23 +155,16 @@ pub async fn send(
                 }
             }
             let fault = fault.map(|fault| format!("?fault={fault}"));
-            return Ok(visit.go(&format!("{path}{}#end", fault.unwrap_or_default())));
+            Ok(visit.go(&format!("{path}{}#end", fault.unwrap_or_default())))
         }
-        Err(
-            error @ (ApiError::Validation(_) | ApiError::ChatAnswering | ApiError::ChatFull(_)),
-        ) => error,
-        Err(error) => return Err(error),
-    };
-    let chat = chats::find(&visit.operation(), id.0).await?;
-    let title = visit.t("chat-title");
-    if matches!(error, ApiError::Validation(_)) {
-        let filled = FormState::again(typed, error)?;
-        let content = content(&visit, &chat, None, &filled);
-        return Ok(errors::refused(&visit, &title, content, &filled));
+        Err(error) => {
+            let filled = FormState::again(typed, error)?;
+            let chat = chats::find(&visit.operation(), id.0).await?;
+            let content = content(&visit, &chat, None, &filled);
+            let title = visit.t("chat-title");
+            Ok(errors::refused(&visit, &title, content, &filled))
+        }
     }
-    let told = refused(&visit, &error);
-    let content = content(&visit, &chat, Some(told), &FormState::blank());
-    Ok(errors::again(&visit, &title, content, &error))
 }
 
 const fn fault_id(fault: ChatFault) -> &'static str {
@@ -179,6 +172,7 @@ const fn fault_id(fault: ChatFault) -> &'static str {
         ChatFault::NoAnswer => "chat-no-answer",
         ChatFault::Empty => "chat-empty",
         ChatFault::Endless => "chat-endless",
+        ChatFault::TooSlow => "chat-too-slow",
         ChatFault::NotKept => "chat-not-kept",
     }
 }

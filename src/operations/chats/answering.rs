@@ -14,7 +14,7 @@ use dikala_telephony::voice::pipeline::{TextCall, TextTurn};
 use sea_orm::{ConnectionTrait, DbErr, Statement};
 use tokio::{sync::mpsc, time::timeout};
 
-use super::{ANSWERING_MS, ChatEvent, MESSAGES_MAX, TURNS_BYTES_MAX, cost_idr, json, message};
+use super::{ANSWERING_MS, ChatEvent, MESSAGES_MAX, TURNS_CHARS_MAX, cost_idr, json, message};
 use crate::{http::request_id::current_trace, node::Runtime, operations::ChatService};
 
 /// Requests to the language model for one message.
@@ -23,7 +23,7 @@ const ROUNDS_MAX: usize = 8;
 const CALLS_MAX: usize = 16;
 /// Longest time that a reader may leave an event unread.
 const UNREAD: Duration = Duration::from_secs(5);
-/// Characters after which a turn is told again while it is written.
+/// Bytes after which a turn is told again while it is written.
 const TOLD_EVERY: usize = 24;
 /// Left of the time of an answer for keeping it.
 const KEEPS_WITHIN_MS: i64 = 10_000;
@@ -39,11 +39,21 @@ pub(super) struct Answering {
     pub(super) turns: Vec<TextTurn>,
     /// The tenant's secret for signing function requests.
     pub(super) secret: Secret,
-    pub(super) events: mpsc::Sender<ChatEvent>,
+    /// None once nobody reads them.
+    pub(super) events: Option<mpsc::Sender<ChatEvent>>,
     /// The cost of this answer, in millionths of a rupiah.
     pub(super) cost: i64,
     /// Functions called for this answer.
     pub(super) calls: usize,
+}
+
+/// Sends an event. `None` once the reader is gone or reads nothing: nothing waits for it any more.
+async fn tell(events: &mut Option<mpsc::Sender<ChatEvent>>, event: ChatEvent) {
+    if let Some(reader) = events
+        && reader.send_timeout(event, UNREAD).await.is_err()
+    {
+        *events = None;
+    }
 }
 
 impl Answering {
@@ -51,11 +61,19 @@ impl Answering {
         self.turns.push(TextTurn::Caller { text: words });
         let most = u64::try_from(ANSWERING_MS - KEEPS_WITHIN_MS).unwrap_or_default();
         let answered = timeout(Duration::from_millis(most), self.answer()).await;
-        let answered = answered.unwrap_or(Err(ChatFault::NoAnswer));
-        let kept = self.keep().await.map_err(|error| {
-            tracing::warn!(chat = %self.chat.id, %error, "an answer in a chat could not be kept");
-            ChatFault::NotKept
-        });
+        let answered = answered.unwrap_or(Err(ChatFault::TooSlow));
+        if matches!(self.turns.last(), Some(TextTurn::Caller { .. })) {
+            // Without an answer the message is to be sent again.
+            self.turns.pop();
+        }
+        let kept = match self.keep().await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ChatFault::NotKept),
+            Err(error) => {
+                tracing::warn!(chat = %self.chat.id, %error, "an answer in a chat could not be kept");
+                Err(ChatFault::NotKept)
+            }
+        };
         if let Err(code) = answered.and(kept) {
             let message = message(code);
             self.tell(ChatEvent::Error { code, message }).await;
@@ -67,9 +85,8 @@ impl Answering {
         self.tell(done).await;
     }
 
-    /// Fails if the reader is gone or reads nothing, which makes no difference.
-    async fn tell(&self, event: ChatEvent) {
-        let _ = self.events.send_timeout(event, UNREAD).await;
+    async fn tell(&mut self, event: ChatEvent) {
+        tell(&mut self.events, event).await;
     }
 
     async fn answer(&mut self) -> Result<(), ChatFault> {
@@ -83,22 +100,25 @@ impl Answering {
             }
             let ends = calls.iter().any(TextCall::ends_the_conversation);
             let goes_on = !calls.is_empty() && !ends;
+            // Calls that are not carried out are in the conversation, too, so that a model does not repeat them.
+            let turn = self.turns.len();
             self.turns.push(TextTurn::Agent {
                 text,
-                calls: Vec::new(),
+                calls: calls.clone(),
             });
-            for call in calls {
-                let call = self.carry_out(call).await;
-                if let Some(TextTurn::Agent { calls, .. }) = self.turns.last_mut() {
-                    calls.push(call);
+            for (n, call) in calls.iter().enumerate() {
+                if self.calls == CALLS_MAX {
+                    return Err(ChatFault::Endless);
+                }
+                let outcome = self.carry_out(call).await;
+                if let Some(TextTurn::Agent { calls, .. }) = self.turns.get_mut(turn) {
+                    calls[n].outcome = Some(outcome);
                 }
             }
             if !goes_on {
                 return Ok(());
             }
-            if self.calls > CALLS_MAX
-                || json(&self.turns).is_ok_and(|it| it.len() > TURNS_BYTES_MAX)
-            {
+            if json(&self.turns).is_ok_and(|it| it.len() > TURNS_CHARS_MAX) {
                 break;
             }
         }
@@ -106,20 +126,23 @@ impl Answering {
     }
 
     async fn ask(&mut self) -> Result<(String, Vec<TextCall>), ChatFault> {
-        let (events, mut so_far, mut told) = (self.events.clone(), String::new(), 0);
+        let (mut so_far, mut told) = (String::new(), 0);
+        let Self {
+            chats,
+            agent,
+            turns,
+            events,
+            ..
+        } = self;
+        let write = async |words: &str| {
+            so_far.push_str(words);
+            if so_far.len() >= told + TOLD_EVERY {
+                told = so_far.len();
+                tell(events, said(so_far.clone(), false)).await;
+            }
+        };
         let now = self.node.clock.now();
-        let answer = self
-            .chats
-            .model
-            .answer(&self.agent, &self.turns, now, async |words: &str| {
-                so_far.push_str(words);
-                if so_far.len() >= told + TOLD_EVERY {
-                    told = so_far.len();
-                    let _ = events
-                        .send_timeout(said(so_far.clone(), false), UNREAD)
-                        .await;
-                }
-            });
+        let answer = chats.model.answer(agent, turns, now, write);
         match answer.await {
             Ok(answer) => {
                 self.cost = self
@@ -134,7 +157,7 @@ impl Answering {
         }
     }
 
-    async fn carry_out(&mut self, call: TextCall) -> TextCall {
+    async fn carry_out(&mut self, call: &TextCall) -> InvocationOutcome {
         self.calls += 1;
         self.tell(ChatEvent::Function {
             name: call.name.clone(),
@@ -144,7 +167,7 @@ impl Answering {
             code: None,
         })
         .await;
-        let outcome = self.outcome(&call).await;
+        let outcome = self.outcome(call).await;
         let (status, result, code) = match outcome.clone() {
             InvocationOutcome::Ok { result } => ("ok", Some(result), None),
             InvocationOutcome::Error { code, .. } => ("error", None, Some(code)),
@@ -157,10 +180,7 @@ impl Answering {
             code,
         })
         .await;
-        TextCall {
-            outcome: Some(outcome),
-            ..call
-        }
+        outcome
     }
 
     async fn outcome(&self, call: &TextCall) -> InvocationOutcome {
@@ -168,12 +188,6 @@ impl Answering {
             code: code.as_str().to_owned(),
             message: message.to_owned(),
         };
-        if self.calls > CALLS_MAX {
-            return error(
-                FaultCode::CircuitOpen,
-                "Too many functions were called for one message.",
-            );
-        }
         let Some(parameters) = call.arguments.clone() else {
             return error(
                 FaultCode::InvalidArguments,
@@ -221,7 +235,8 @@ impl Answering {
         }
     }
 
-    async fn keep(&self) -> Result<(), DbErr> {
+    /// False if the chat is gone, or another message was taken.
+    async fn keep(&self) -> Result<bool, DbErr> {
         let store = &self.node.store;
         let turns = json(&self.turns).map_err(|error| DbErr::Custom(error.to_string()))?;
         let values = [
@@ -231,7 +246,8 @@ impl Answering {
             self.chat.answering_until.into(),
         ];
         let keep = Statement::from_sql_and_values(store.backend(), KEEP, values);
-        store.writer().execute_raw(keep).await.map(drop)
+        let kept = store.writer().execute_raw(keep).await?;
+        Ok(kept.rows_affected() == 1)
     }
 }
 

@@ -105,7 +105,8 @@ const page = () => {
   const filled = () => new URLSearchParams(new FormData(form)).toString();
   const loaded = filled();
   let isSent = false;
-  form.addEventListener("submit", () => { isSent = true; });
+  // A chat opens beside the form.
+  form.addEventListener("submit", (event) => { isSent = event.submitter?.formTarget !== "_blank"; });
   addEventListener("beforeunload", (event) => {
     if (!isSent && filled() !== loaded) event.preventDefault();
   });

@@ -123,6 +123,10 @@ impl Phones {
         let mut first = None;
         while let Ok(length) = socket.recv(&mut packet).await {
             let now = self.stage.now_us();
+            // Reports of a neighbour go to the port after its own, which may be this one.
+            if packet[1] & 0x7f != payload(self.codec).0 {
+                continue;
+            }
             let Some([t0, t1, t2, t3, ..]) = packet[..length].get(4..HEADER_BYTES) else {
                 continue;
             };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout},
@@ -16,17 +16,15 @@ use super::{
 use crate::{settings::PipelineSettings, trust::Trust, voice::common::SessionInput};
 
 /// Time limit of one request. A model of one's own may have to be loaded first.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Makes one small request to each endpoint: a second of silence is written down, one word is answered, and one word is spoken. All
 /// results are messages for people.
 pub async fn check(settings: &PipelineSettings, trust: &Trust) -> Vec<Result<String, String>> {
     let http = endpoints(settings, trust);
-    let message = |role: &str, content: &str| json!({"role": role, "content": content});
-    let be_brief = message("system", "Answer with one word.");
     let stt = PipelineRequest::Transcribe(vec![0; 16_000]);
     let llm = PipelineRequest::Chat {
-        messages: vec![be_brief, message("user", "Say yes.")],
+        messages: question(),
         tools: Vec::new(),
         is_plain: true,
     };
@@ -39,6 +37,15 @@ pub async fn check(settings: &PipelineSettings, trust: &Trust) -> Vec<Result<Str
         test(&http, &http.tts, tts, "speaks").await,
     ];
     tested.into()
+}
+
+/// Messages that want one word.
+pub(super) fn question() -> Vec<Value> {
+    let message = |role: &str, content: &str| json!({"role": role, "content": content});
+    vec![
+        message("system", "Answer with one word."),
+        message("user", "Say yes."),
+    ]
 }
 
 async fn test(
@@ -100,7 +107,7 @@ fn settings_lack_key(endpoint: &HttpEndpoint) -> bool {
 }
 
 /// Advice about a fault.
-fn advice(words: &str, setting: &str) -> String {
+pub(super) fn advice(words: &str, setting: &str) -> String {
     let has = |text: &str| words.contains(text);
     match () {
         () if has("401") || has("403") => format!("; look at {setting}.api_key"),

@@ -6,10 +6,10 @@ use dikala_entities::Millis;
 use dikala_protocol::{CallAgent, InvocationOutcome};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
-    endpoint,
+    check, endpoint,
     http::{self, ChatStream, HttpClient, HttpEndpoint},
     machine::{ANSWERED, push},
     wire::{ANSWER_MOST, PARTING, add_piece, tools},
@@ -134,6 +134,34 @@ impl TextModel {
         }
     }
 
+    /// Asks for one word, for `dikala check`. Both results are messages for people.
+    pub async fn check(&self) -> Result<String, String> {
+        let setting = self.llm.setting;
+        let began = Instant::now();
+        let asked = async {
+            let body = http::chat_body(&self.llm.model, &check::question(), &[], true);
+            let (kind, body) = http::json_body(&body);
+            let answer = self.llm.ask(&self.client, kind, body).await;
+            let answer = answer.map_err(|why| why.words)?;
+            let first = ChatStream::new(answer.into_body()).next().await?;
+            first.ok_or("it answers with nothing".to_owned())
+        };
+        match timeout(check::PATIENCE, asked).await {
+            Ok(Ok(_)) => Ok(format!(
+                "{setting} answers in chats ({} ms)",
+                began.elapsed().as_millis()
+            )),
+            Ok(Err(words)) => {
+                let advice = check::advice(&words, setting);
+                Err(format!("{setting}: {words}{advice}"))
+            }
+            Err(_) => Err(format!(
+                "{setting}: nothing came within {} s",
+                check::PATIENCE.as_secs()
+            )),
+        }
+    }
+
     async fn read(
         &self,
         body: hyper::body::Incoming,
@@ -148,10 +176,8 @@ impl TextModel {
             .map_err(|words| CloseReason::gone(&words))?
         {
             characters += delta.content.chars().count();
-            if characters > ANSWER_MOST {
-                break;
-            }
-            if !delta.content.is_empty() {
+            // The usage is at the end.
+            if !delta.content.is_empty() && characters <= ANSWER_MOST {
                 text.push_str(&delta.content);
                 said(&delta.content).await;
             }
