@@ -336,7 +336,7 @@ fn voice_without_key(layers: &Layers) -> Option<String> {
     ))
 }
 
-/// A pipeline needs all its endpoints, if it has one or is named.
+/// A pipeline needs all its endpoints, if it is named or has one for voices. The language model alone is for chats.
 fn pipeline_in_part(layers: &Layers) -> Option<String> {
     let is_enabled = layers
         .text("telephony.enabled")
@@ -346,13 +346,20 @@ fn pipeline_in_part(layers: &Layers) -> Option<String> {
     }
     let key = |part: &str, field: &str| format!("telephony.pipeline.{part}.{field}");
     let is_set = |key: &String| layers.is_unread(key) || !layers.text(key).is_empty();
-    let parts = ["stt", "llm", "tts"];
-    let urls = parts.map(|part| key(part, "url"));
     let named = names(layers, "pipeline").map(str::to_owned);
-    let because = named.or_else(|| urls.iter().find(|url| is_set(url)).cloned())?;
-    let without_key = |part: &&str| layers.lacks_key(&format!("pipeline.{part}"), wants_openai_key);
-    let absent = urls.iter().find(|url| !is_set(url)).cloned().or_else(|| {
-        let part = parts.into_iter().find(without_key)?;
+    let mut urls = ["stt", "tts", "llm"]
+        .map(|part| key(part, "url"))
+        .into_iter();
+    let because = named.or_else(|| urls.find(is_set))?;
+    let parts = match because == key("llm", "url") {
+        true => &["llm"][..],
+        false => &["stt", "llm", "tts"],
+    };
+    let without_key =
+        |part: &&&str| layers.lacks_key(&format!("pipeline.{part}"), wants_openai_key);
+    let mut urls = parts.iter().map(|part| key(part, "url"));
+    let absent = urls.find(|url| !is_set(url)).or_else(|| {
+        let part = parts.iter().find(without_key)?;
         Some(key(part, "api_key"))
     })?;
     Some(format!(

@@ -1,6 +1,6 @@
 //! The audit log: each change with its author, time and address; also as a CSV file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use actix_web::HttpResponse;
 use dikala_entities::{
@@ -28,6 +28,8 @@ use crate::{
 };
 
 const PATH: &str = "/dashboard/audit";
+/// The detail of a number that was assigned to no agent.
+const NO_AGENT: &str = "none";
 const FIELDS: &Fields = &[
     ("actor", Shape::Optional),
     ("action", Shape::Optional),
@@ -167,6 +169,7 @@ pub async fn show(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, Ap
     let newer = asked.before.map(|_| address(PATH, &typed, None));
     let file = address("/dashboard/audit.csv", &typed, None);
     let names = names(&visit, rows.iter().map(|row| row.actor)).await?;
+    let things = names::of_things(&visit, &mentioned(&rows)).await?;
     let offered = offered(&visit, asked.entries.actor).await?;
     let filled = FormState::with(FILTERS.map(|name| (name, typed.text(name).unwrap_or_default())));
     let content = html! {
@@ -175,7 +178,7 @@ pub async fn show(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, Ap
         @if rows.is_empty() {
             (empty(&visit.t("audit-none"), &visit.t("audit-none-words"), html! {}))
         } @else {
-            (entry_table(&visit, &rows, &names))
+            (entry_table(&visit, &rows, &names, &things))
             p.way { a href=(file) download { (visit.t("audit-csv")) } }
         }
         (paging(&visit, newer.as_deref(), older.as_deref()))
@@ -229,7 +232,26 @@ const fn is_tenants(action: AuditAction) -> bool {
     )
 }
 
-fn entry_table(visit: &SignedIn, rows: &[audit::Model], names: &Names) -> Markup {
+/// The ids in entries: of what was changed, and in the details.
+fn mentioned(rows: &[audit::Model]) -> BTreeSet<&str> {
+    rows.iter()
+        .flat_map(|row| row.detail.split(' ').chain([row.target.as_str()]))
+        .collect()
+}
+
+/// A detail with names in place of ids.
+fn detail(row: &audit::Model, things: &HashMap<String, String>) -> String {
+    let named = |word| things.get(word).map_or(word, String::as_str);
+    let words: Vec<&str> = row.detail.split(' ').map(named).collect();
+    words.join(" ")
+}
+
+fn entry_table(
+    visit: &SignedIn,
+    rows: &[audit::Model],
+    names: &Names,
+    things: &HashMap<String, String>,
+) -> Markup {
     let columns = [
         "audit-what",
         "audit-on-what",
@@ -239,10 +261,10 @@ fn entry_table(visit: &SignedIn, rows: &[audit::Model], names: &Names) -> Markup
     ];
     let row = |row: &audit::Model| {
         vec![
-            html! { (said(visit, row.action)) },
+            html! { (said_of(visit, row)) },
             html! {
-                (target(row))
-                @if !row.detail.is_empty() { br; span.muted { (row.detail) } }
+                (target(row, things))
+                @if !row.detail.is_empty() { br; span.muted { (detail(row, things)) } }
             },
             html! {
                 @match names.get(&row.actor) {
@@ -263,9 +285,11 @@ fn entry_table(visit: &SignedIn, rows: &[audit::Model], names: &Names) -> Markup
 }
 
 /// The changed thing, linked if it has a page.
-fn target(row: &audit::Model) -> Markup {
+fn target(row: &audit::Model, things: &HashMap<String, String>) -> Markup {
     let page = match row.action {
-        AuditAction::AgentCreate | AuditAction::AgentUpdate => Some("agents"),
+        AuditAction::AgentCreate | AuditAction::AgentUpdate | AuditAction::ChatCreate => {
+            Some("agents")
+        }
         AuditAction::WebhookCreate
         | AuditAction::WebhookUpdate
         | AuditAction::WebhookRotateSecret
@@ -277,12 +301,26 @@ fn target(row: &audit::Model) -> Markup {
         AuditAction::KeyCreate | AuditAction::KeyRevoke => Some("settings/keys"),
         _ => None,
     };
+    let name = things.get(&row.target);
+    let shown = match name {
+        Some(name) => html! { (names::choice(name)) },
+        None => html! { code { (row.target) } },
+    };
     html! {
         @if let Some(page) = page {
-            a href={ "/dashboard/" (page) "/" (row.target) } { code { (row.target) } }
+            a href={ "/dashboard/" (page) "/" (row.target) } { (shown) }
         } @else {
-            code { (row.target) }
+            (shown)
         }
+        @if name.is_some() { br; code.muted { (row.target) } }
+    }
+}
+
+/// The change in words.
+fn said_of(visit: &SignedIn, row: &audit::Model) -> String {
+    match (row.action, row.detail.as_str()) {
+        (AuditAction::NumberAssign, NO_AGENT) => visit.t("audit-number-unassign"),
+        (action, _) => said(visit, action),
     }
 }
 

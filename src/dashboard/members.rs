@@ -3,7 +3,7 @@
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{OfTenant, Role, Secret, UserId, user};
 use maud::{Markup, html};
-use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, DbErr, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     components::{
@@ -26,6 +26,8 @@ use crate::{
     },
 };
 
+/// Owners whose names a viewer is told.
+const OWNERS_NAMED: u64 = 3;
 const PATH: &str = "/dashboard/settings/members";
 const FIELDS: &Fields = &[
     ("email", Shape::Text),
@@ -317,4 +319,19 @@ async fn refused(visit: &SignedIn, why: Markup) -> Result<HttpResponse, ApiError
         (list)
     };
     Ok(layout::refused(visit, &visit.t("members-title"), content))
+}
+
+/// A line for members who may look only, with the names of those who may change things.
+pub async fn who_may_change(visit: &SignedIn) -> Result<Markup, DbErr> {
+    let owners: Vec<String> = user::Entity::of(visit.tenant())
+        .filter(user::Column::Role.eq(Role::Owner))
+        .order_by_asc(user::Column::Id)
+        .select_only()
+        .column(user::Column::Name)
+        .limit(OWNERS_NAMED)
+        .into_tuple()
+        .all(visit.store().api_reader())
+        .await?;
+    let owners = owners.join(", ");
+    Ok(html! { p.hint { (visit.tn("page-look-only", &[("owners", owners.as_str().into())])) } })
 }

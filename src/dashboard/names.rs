@@ -1,8 +1,13 @@
-//! Looks up names of people and keys for lists, and shortens names.
+//! Looks up names of people and things for lists, and shortens names.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap},
+};
 
-use dikala_entities::{ApiKeyId, OfTenant, UserId, api_key, user};
+use dikala_entities::{
+    ApiKeyId, OfTenant, UserId, agent, api_key, function, phone_number, user, webhook,
+};
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QuerySelect};
 
 use super::view::SignedIn;
@@ -38,6 +43,48 @@ pub async fn of_keys(
         .all(visit.store().api_reader())
         .await?;
     Ok(rows.into_iter().collect())
+}
+
+/// Names of the tenant's agents, functions, numbers, webhooks, keys and members with these ids. Those that are gone have none.
+pub async fn of_things(
+    visit: &SignedIn,
+    ids: &BTreeSet<&str>,
+) -> Result<HashMap<String, String>, DbErr> {
+    let mut names = HashMap::new();
+    let (id, name) = (agent::Column::Id, agent::Column::Name);
+    names.extend(of_table::<agent::Entity>(visit, ids, "agent_", id, name).await?);
+    let (id, name) = (function::Column::Id, function::Column::Name);
+    names.extend(of_table::<function::Entity>(visit, ids, "fn_", id, name).await?);
+    let (id, name) = (phone_number::Column::Id, phone_number::Column::Did);
+    names.extend(of_table::<phone_number::Entity>(visit, ids, "pn_", id, name).await?);
+    let (id, name) = (webhook::Column::Id, webhook::Column::Url);
+    names.extend(of_table::<webhook::Entity>(visit, ids, "wh_", id, name).await?);
+    let (id, name) = (api_key::Column::Id, api_key::Column::Name);
+    names.extend(of_table::<api_key::Entity>(visit, ids, "key_", id, name).await?);
+    let (id, name) = (user::Column::Id, user::Column::Name);
+    names.extend(of_table::<user::Entity>(visit, ids, "user_", id, name).await?);
+    Ok(names)
+}
+
+async fn of_table<E: OfTenant>(
+    visit: &SignedIn,
+    ids: &BTreeSet<&str>,
+    prefix: &str,
+    id: E::Column,
+    name: E::Column,
+) -> Result<Vec<(String, String)>, DbErr> {
+    let ids = ids.iter().filter(|id| id.starts_with(prefix));
+    let ids: Vec<&str> = ids.copied().collect();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    E::of(visit.tenant())
+        .filter(id.is_in(ids))
+        .select_only()
+        .columns([id, name])
+        .into_tuple()
+        .all(visit.store().api_reader())
+        .await
 }
 
 /// The beginning of a text, with `…` if it was cut.

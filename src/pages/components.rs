@@ -1,8 +1,11 @@
 //! The building blocks of pages. Each works without a script, at a width of 320 px, with a keyboard, and with a
 //! screen reader.
 
+mod shown;
+
 use maud::{Markup, Render, html};
 
+pub use self::shown::shown;
 pub use super::tables::{short_id, table};
 use super::{cross_site::TOKEN_FIELD, faults, form::FormState, view::View};
 use crate::http::{error::ApiError, field::FieldError};

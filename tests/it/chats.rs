@@ -16,6 +16,10 @@ use crate::{
 /// A server with a language model and prices, and an agent with a function.
 async fn world(store: StoreKind, server: &FakePipeline) -> Option<TestWorld> {
     let mut installation = Installation::migrated(store)?;
+    // Beside a bridge with another voice.
+    installation.set("telephony.enabled", "true");
+    installation.set("telephony.voice.provider", "scripted");
+    installation.set("telephony.sip.listen", "udp://127.0.0.1:0");
     for (key, value) in [
         ("llm.url", &server.url()[..]),
         ("llm.api_key", KEY),

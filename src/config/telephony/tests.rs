@@ -253,6 +253,13 @@ fn a_pipeline_is_whole_or_none() {
     assert!(shown.iter().all(|it| !it.contains("s-secret")));
     let (_, settings) = read(&enabled, &[]).expect("it is right");
     assert!(settings.bridge_keys().voice.pipeline.is_none());
+    // The language model alone is for chats.
+    let chats = enabled.clone() + &endpoint("llm", own, "");
+    let (_, settings) = read(&chats, &[]).expect("it is right");
+    assert!(settings.bridge_keys().voice.pipeline.is_none() && settings.text_model().is_some());
+    let none = format!("{chats}\n[telephony.pipeline]\nchats_per_hour = 0\n");
+    let (_, settings) = read(&none, &[]).expect("it is right");
+    assert!(settings.text_model().is_none());
 
     for (toml, variables, expected) in [
         (
@@ -261,9 +268,14 @@ fn a_pipeline_is_whole_or_none() {
             "telephony.pipeline.stt.url is not set",
         ),
         (
-            enabled.clone() + &endpoint("llm", own, ""),
+            enabled.clone() + &endpoint("tts", own, ""),
             &[],
             "telephony.pipeline.stt.url is not set",
+        ),
+        (
+            enabled.clone() + &endpoint("llm", "https://api.openai.com", ""),
+            &[],
+            "telephony.pipeline.llm.api_key is not set",
         ),
         (
             whole.replace("s-secret", ""),

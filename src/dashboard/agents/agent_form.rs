@@ -1,12 +1,11 @@
 //! The form of an agent, with all of its fields.
 
 use dikala_entities::{FillerKind, InterruptionMode, VoiceId, VoiceProvider, agent};
-use maud::Markup;
 use serde_json::Value;
 
 use super::super::{
     calls::words::provider_id,
-    components::{self, Field},
+    components::Field,
     form::{FormState, Shape},
     view::DashboardView,
 };
@@ -76,8 +75,8 @@ pub struct FormChoices<'a> {
     pub providers: &'a [VoiceProvider],
 }
 
-/// The fields below their errors.
-pub fn fields(view: &DashboardView, filled: &FormState, choices: FormChoices<'_>) -> Markup {
+/// The fields of an agent.
+pub fn fields(view: &DashboardView, filled: &FormState, choices: FormChoices<'_>) -> Vec<Field> {
     let shown = |FormField {
                      name,
                      shape,
@@ -106,8 +105,7 @@ pub fn fields(view: &DashboardView, filled: &FormState, choices: FormChoices<'_>
             None => shown,
         }
     };
-    let fields: Vec<Field> = agents::in_form().into_iter().map(shown).collect();
-    components::fields(view, filled, &fields)
+    agents::in_form().into_iter().map(shown).collect()
 }
 
 fn voices(view: &DashboardView) -> Vec<(String, String)> {

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        components::{Question, Tone, empty, notice, post, refused, submit},
+        components::{self, Field, Question, Tone, empty, notice, post, refused, submit},
         errors,
         form::{self, Fields, FormState, FormValues, Shape},
-        layout,
+        layout, members,
         view::SignedIn,
     },
     NEW_PATH, PATH,
@@ -68,12 +68,16 @@ fn offered(visit: &SignedIn, chosen: Option<&str>) -> Markup {
 }
 
 fn new_form(visit: &SignedIn, filled: &FormState) -> Result<Markup, ApiError> {
-    let fields = fields(visit, filled, &[])?;
+    let fields = components::fields(visit, filled, &fields(visit, filled, &[])?);
     let submit = submit(&visit.t("agents-make-submit"));
     Ok(post(visit, NEW_PATH, html! { (fields) (submit) }))
 }
 
-fn fields(visit: &SignedIn, filled: &FormState, functions: &[String]) -> Result<Markup, ApiError> {
+fn fields(
+    visit: &SignedIn,
+    filled: &FormState,
+    functions: &[String],
+) -> Result<Vec<Field>, ApiError> {
     let operation = visit.operation();
     let choices = FormChoices {
         functions,
@@ -134,13 +138,14 @@ async fn content(
         @if visit.is_owner() {
             div.bench {
                 (post(visit, &path, html! {
-                    (fields)
+                    (components::fields(visit, filled, &fields))
                     div.row { (submit(&visit.t("page-save"))) (chat::button(visit, agent.id)) }
                 }))
                 (talk::section(visit, agent.id))
             }
         } @else {
-            fieldset.whole disabled { (fields) }
+            (members::who_may_change(visit).await?)
+            (components::shown(visit, filled, &fields))
         }
         p.way { a href={ (path) "/history" } { (visit.t("history-link")) } }
         (own_functions(visit, agent, &own, before))

@@ -56,26 +56,30 @@ pub fn of(function: &function::Model) -> FormState {
 }
 
 /// The fields below their errors.
-pub fn fields(view: &DashboardView, filled: &FormState) -> Markup {
+pub fn form(view: &DashboardView, filled: &FormState) -> Markup {
+    html! {
+        (components::fields(view, filled, &fields(view, filled)))
+        details.example {
+            summary { (view.t("functions-example")) }
+            pre tabindex="0" { code { (pretty(EXAMPLE)) } }
+        }
+    }
+}
+
+/// The fields of a function.
+pub fn fields(view: &DashboardView, filled: &FormState) -> [Field; 5] {
     let t = |id: &str| view.t(id);
     let methods = FunctionMethod::ALL.iter();
     let methods = methods.map(|method| (method.to_string(), method.to_string()));
     let parameters = json_field(view, filled, t("functions-parameters"), PARAMETERS_ROWS);
-    let fields = [
+    [
         Field::text("name", t("functions-name")).hint(t("functions-name-hint")),
         Field::area("description", t("functions-description"), DESCRIPTION_ROWS)
             .hint(t("functions-description-hint")),
         Field::text("endpoint", t("functions-endpoint")).hint(t("functions-endpoint-hint")),
         Field::select("method", t("functions-method"), methods.collect()),
         parameters.hint(t("functions-parameters-hint")),
-    ];
-    html! {
-        (components::fields(view, filled, &fields))
-        details.example {
-            summary { (view.t("functions-example")) }
-            pre tabindex="0" { code { (pretty(EXAMPLE)) } }
-        }
-    }
+    ]
 }
 
 /// The JSON field, with its errors beside the lines.

@@ -7,10 +7,12 @@ use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     super::{
-        components::{Question, Tone, badge, belongs_to, notice, paging, post, submit, table},
+        components::{
+            self, Question, Tone, badge, belongs_to, notice, paging, post, submit, table,
+        },
         errors,
         form::{self, FormState, FormValues},
-        layout,
+        layout, members,
         names::cut,
         view::SignedIn,
     },
@@ -178,7 +180,7 @@ fn new_form(visit: &SignedIn, agent: &agent::Model, filled: &FormState) -> Marku
         (belongs_to(&visit.t("calls-agent"), &agents_path(agent.id), &agent.name))
         p.lead { (visit.t("functions-words")) }
         (post(visit, &new_path(agent.id), html! {
-            (function_form::fields(visit, filled))
+            (function_form::form(visit, filled))
             (submit(&visit.t("functions-make-submit")))
         }))
     }
@@ -242,12 +244,13 @@ async fn content(
             section aria-labelledby="settings" {
                 h2 #settings { (visit.t("functions-settings")) }
                     (post(visit, &found.path, html! {
-                    (function_form::fields(visit, filled))
+                    (function_form::form(visit, filled))
                     (submit(&visit.t("page-save")))
                 }))
             }
         } @else {
-            fieldset.whole disabled { (function_form::fields(visit, filled)) }
+            (members::who_may_change(visit).await?)
+            (components::shown(visit, filled, &function_form::fields(visit, filled)))
         }
     })
 }

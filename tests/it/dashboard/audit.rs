@@ -278,3 +278,31 @@ async fn a_new_name_of_ones_own_is_kept(#[values(Sqlite, Postgres)] store: Store
         page.assert_shows(words);
     }
 }
+
+#[rstest]
+#[actix_web::test]
+async fn entries_name_what_was_changed(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = shared_world!(store);
+    let owner = owner(&world).await;
+    let (api, number) = (&world.tenant.api, &world.tenant.number);
+    let assign = format!("/phone-numbers/{number}/assign-agent");
+    api.post(&assign, json!({"agentId": null}))
+        .await
+        .expect(200);
+    let page = owner.browser.open(AUDIT).await;
+    for words in [
+        "Phone number taken from its agent",
+        "Phone number assigned",
+        &world.tenant.did,
+        number,
+    ] {
+        page.assert_shows(words);
+    }
+    // The agent that was given the number is named, too.
+    let page = owner
+        .browser
+        .open(&format!("{AUDIT}?action=number.assign"))
+        .await;
+    page.assert_shows("Sari");
+    page.assert_hides(&world.tenant.agent);
+}

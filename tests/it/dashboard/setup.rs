@@ -615,6 +615,11 @@ async fn a_viewer_sees_all_of_it_and_changes_nothing(#[values(Sqlite)] store: St
     tenant
         .create_function("check_order", "POST", &world.receiver.url("/f"))
         .await;
+    let owner = fresh_email("owner");
+    world.server.cli(&[
+        "user", "create", "--tenant", &tenant.id, "--email", &owner, "--role", "owner", "--name",
+        "Dewi",
+    ]);
     let viewer = somebody(&world.server, &tenant.id, &fresh_email("viewer"), "viewer")
         .await
         .browser;
@@ -630,6 +635,10 @@ async fn a_viewer_sees_all_of_it_and_changes_nothing(#[values(Sqlite)] store: St
         let page = viewer.open(path).await;
         assert_eq!(page.status, 200, "{path}");
         page.assert_shows(words);
+        // Settings are text, with the names of those who may change them.
+        if path == agent || path == function {
+            page.assert_shows("Owners: Dewi");
+        }
         let forms = page.forms();
         assert!(
             forms
