@@ -246,6 +246,12 @@ pub fn turns(chat: &chat::Model) -> Vec<TextTurn> {
     serde_json::from_str(&chat.turns).unwrap_or_default()
 }
 
+/// The agent's name, as the chat has it.
+pub fn agent_name(chat: &chat::Model) -> String {
+    let settings: Option<CallSettings> = serde_json::from_str(&chat.settings).ok();
+    settings.map_or_else(String::new, |settings| settings.persona.name)
+}
+
 /// The cost so far, to the nearest rupiah.
 pub fn cost_idr(millionths: i64) -> i64 {
     millionths.saturating_add(500_000) / 1_000_000

@@ -13,8 +13,13 @@ use crate::http::{error::ApiError, field::FieldError};
 /// A form that posts to a path, with its CSRF token. The browser's validation is off, because the service reports
 /// all errors, in the reader's language.
 pub fn post(view: &View, path: &str, content: Markup) -> Markup {
+    post_from(view, None, path, content)
+}
+
+/// As [`post`]. Buttons outside of the form can name it by its id.
+pub fn post_from(view: &View, id: Option<&str>, path: &str, content: Markup) -> Markup {
     html! {
-        form method="post" action=(path) novalidate {
+        form id=[id] method="post" action=(path) novalidate {
             input type="hidden" name=(TOKEN_FIELD) value=(view.token());
             (content)
         }

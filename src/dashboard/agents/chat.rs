@@ -31,17 +31,25 @@ use crate::{
 const TEXT: &Fields = &[("text", Shape::Text)];
 const FAULT: &Fields = &[("fault", Shape::Optional)];
 const TEXT_ROWS: u8 = 3;
+/// The id of the agent's form.
+pub const FORM: &str = "agent";
 
 /// The path of a chat.
 pub fn path(id: ChatId) -> String {
     format!("/dashboard/chats/{id}")
 }
 
-/// The button of the agent's form that begins a chat with what the form says.
-pub fn button(visit: &SignedIn, agent: AgentId) -> Markup {
+/// The part of the agent's page that begins a chat with what the form says. The form stays as it is.
+pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
     html! {
         @if visit.operation().chats().is_ok() {
-            button.secondary type="submit" formaction={ (path_of(agent)) "/chats" } formtarget="_blank" { (visit.t("chat-begin")) }
+            section aria-labelledby="chat-title" {
+                h2 #chat-title { (visit.t("chat-title")) }
+                p { (visit.t("chat-invitation")) }
+                button.secondary type="submit" form=(FORM) formaction={ (path_of(agent)) "/chats" } formtarget="_blank" {
+                    (visit.t("chat-begin"))
+                }
+            }
         }
     }
 }
@@ -63,7 +71,12 @@ pub async fn show(
         )
     });
     let content = content(&visit, &chat, told, &FormState::blank());
-    Ok(layout::page(&visit, &visit.t("chat-title"), content))
+    Ok(layout::page(&visit, &title(&visit, &chat), content))
+}
+
+fn title(visit: &SignedIn, chat: &chat::Model) -> String {
+    let name = chats::agent_name(chat);
+    visit.tn("chat-with", &[("name", name.as_str().into())])
 }
 
 fn content(
@@ -76,17 +89,17 @@ fn content(
     let cost = format::rupiah(visit.lang(), chats::cost_idr(chat.cost));
     let facts = [("left", left.into()), ("cost", cost.as_str().into())];
     html! {
+        p.way { a href=(path_of(chat.agent_id)) { (visit.t("chat-back")) } }
         p.muted { (visit.t(if chat.is_draft { "chat-draft" } else { "chat-saved" })) " " (visit.t("chat-words")) }
         ol.conversation { (turns(visit, &chats::turns(chat))) }
         (told.unwrap_or_default())
+        p.hint #end { (visit.tn("chat-facts", &facts)) " " (visit.t("chat-until")) " " (visit.time(chat.expires_at)) }
         @if left > 0 {
             (post(visit, &path(chat.id), html! {
                 (components::fields(visit, filled, &[Field::area("text", visit.t("chat-text"), TEXT_ROWS)]))
                 (submit(&visit.t("chat-send")))
             }))
         }
-        p.hint #end { (visit.tn("chat-facts", &facts)) " " (visit.t("chat-until")) " " (visit.time(chat.expires_at)) }
-        p.way { a href=(path_of(chat.agent_id)) { (visit.t("chat-back")) } }
     }
 }
 
@@ -161,8 +174,12 @@ pub async fn send(
             let filled = FormState::again(typed, error)?;
             let chat = chats::find(&visit.operation(), id.0).await?;
             let content = content(&visit, &chat, None, &filled);
-            let title = visit.t("chat-title");
-            Ok(errors::refused(&visit, &title, content, &filled))
+            Ok(errors::refused(
+                &visit,
+                &title(&visit, &chat),
+                content,
+                &filled,
+            ))
         }
     }
 }

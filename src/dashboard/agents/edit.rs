@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        components::{self, Field, Question, Tone, empty, notice, post, refused, submit},
+        components::{
+            self, Field, Question, Tone, empty, notice, post, post_from, refused, submit,
+        },
         errors,
         form::{self, Fields, FormState, FormValues, Shape},
         layout, members,
@@ -137,11 +139,14 @@ async fn content(
         }
         @if visit.is_owner() {
             div.bench {
-                (post(visit, &path, html! {
+                (post_from(visit, Some(chat::FORM), &path, html! {
                     (components::fields(visit, filled, &fields))
-                    div.row { (submit(&visit.t("page-save"))) (chat::button(visit, agent.id)) }
+                    (submit(&visit.t("page-save")))
                 }))
-                (talk::section(visit, agent.id))
+                div {
+                    (talk::section(visit, agent.id))
+                    (chat::section(visit, agent.id))
+                }
             }
         } @else {
             (members::who_may_change(visit).await?)
