@@ -214,6 +214,11 @@ async fn a_model_that_fails_is_told_and_the_chat_goes_on() {
     server.react(Endpoint::Llm, [ServerReaction::Text("Yes?")]);
     let told = answer(&world, &chat, "Are you there?").await;
     assert_eq!(told[0]["text"], "Yes?");
+    // Messages that were not answered are to be sent again, so they are no part of the chat.
+    let requests = server.calls(Endpoint::Llm);
+    let messages = requests.last().unwrap().body["messages"].to_string();
+    assert!(!messages.contains("Hello?"), "{messages}");
+    assert!(messages.contains("Open the door"), "{messages}");
 }
 
 #[actix_web::test]
