@@ -198,6 +198,8 @@ async fn another_voice_takes_over_when_an_endpoint_fails_and_later_calls_try_aga
     let id = text(&tenant.calls().await[0], "id");
     let call = tenant.call_over(&id).await;
     assert_eq!(call["voiceProvider"], "scripted", "{call}");
+    // The voice that was replaced has spoken the greeting.
+    assert_eq!(call["aiCostIdr"], GREETING.chars().count(), "{call}");
     let scrape = Scrape::of(&world.server.operator).await;
     let counted = r#"dikala_voice_failovers_total{provider="scripted"} 1"#;
     assert!(scrape.text.contains(counted), "{}", scrape.text);
