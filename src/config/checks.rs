@@ -130,7 +130,8 @@ pub(super) fn faults(layers: &Layers) -> Vec<ConfigError> {
     faults.extend(listener_without_token(layers).map(ConfigError));
     faults.extend(half_of_mail(layers).map(ConfigError));
     faults.extend(voice_without_key(layers).map(ConfigError));
-    faults.extend(pipeline_in_part(layers).map(ConfigError));
+    let pipeline = pipeline_in_part(layers).or_else(|| chats_without_key(layers));
+    faults.extend(pipeline.map(ConfigError));
     faults.extend(half_of_tls(layers).map(ConfigError));
     faults.extend(whatsapp_without_tls(layers).map(ConfigError));
     faults
@@ -336,7 +337,7 @@ fn voice_without_key(layers: &Layers) -> Option<String> {
     ))
 }
 
-/// A pipeline needs all its endpoints, if it is named or has one for voices. The language model alone is for chats.
+/// A pipeline needs all its endpoints, if it is named or has an endpoint for voices. The language model alone is for chats.
 fn pipeline_in_part(layers: &Layers) -> Option<String> {
     let is_enabled = layers
         .text("telephony.enabled")
@@ -346,26 +347,32 @@ fn pipeline_in_part(layers: &Layers) -> Option<String> {
     }
     let key = |part: &str, field: &str| format!("telephony.pipeline.{part}.{field}");
     let is_set = |key: &String| layers.is_unread(key) || !layers.text(key).is_empty();
+    let parts = ["stt", "llm", "tts"];
+    let urls = parts.map(|part| key(part, "url"));
+    let mut of_voices = urls.iter().filter(|url| **url != key("llm", "url"));
     let named = names(layers, "pipeline").map(str::to_owned);
-    let mut urls = ["stt", "tts", "llm"]
-        .map(|part| key(part, "url"))
-        .into_iter();
-    let because = named.or_else(|| urls.find(is_set))?;
-    let parts = match because == key("llm", "url") {
-        true => &["llm"][..],
-        false => &["stt", "llm", "tts"],
-    };
-    let without_key =
-        |part: &&&str| layers.lacks_key(&format!("pipeline.{part}"), wants_openai_key);
-    let mut urls = parts.iter().map(|part| key(part, "url"));
-    let absent = urls.find(|url| !is_set(url)).or_else(|| {
-        let part = parts.iter().find(without_key)?;
+    let because = named.or_else(|| of_voices.find(|url| is_set(url)).cloned())?;
+    let without_key = |part: &&str| layers.lacks_key(&format!("pipeline.{part}"), wants_openai_key);
+    let absent = urls.iter().find(|url| !is_set(url)).cloned().or_else(|| {
+        let part = parts.into_iter().find(without_key)?;
         Some(key(part, "api_key"))
     })?;
     Some(format!(
         "{}, and {absent} is not set; a pipeline needs telephony.pipeline.stt.url, llm.url and tts.url, and a key for each that is OpenAI's",
         layers.told(&because)
     ))
+}
+
+/// The language model of chats, which needs no bridge.
+fn chats_without_key(layers: &Layers) -> Option<String> {
+    let url = "telephony.pipeline.llm.url";
+    let lacks_key = layers.lacks_key("pipeline.llm", wants_openai_key);
+    (!layers.text(url).is_empty() && lacks_key).then(|| {
+        format!(
+            "{}, and telephony.pipeline.llm.api_key is not set; set the key of the server",
+            layers.told(url)
+        )
+    })
 }
 
 /// The key that names this provider.

@@ -25,11 +25,10 @@ use crate::{
         error::ApiError,
         extract::{ParseResult, id, instant, word},
     },
+    operations::numbers::NO_AGENT,
 };
 
 const PATH: &str = "/dashboard/audit";
-/// The detail of a number that was assigned to no agent.
-const NO_AGENT: &str = "none";
 const FIELDS: &Fields = &[
     ("actor", Shape::Optional),
     ("action", Shape::Optional),
@@ -239,10 +238,13 @@ fn mentioned(rows: &[audit::Model]) -> BTreeSet<&str> {
         .collect()
 }
 
-/// A detail with names in place of ids.
+/// A detail with the present names of ids.
 fn detail(row: &audit::Model, things: &HashMap<String, String>) -> String {
-    let named = |word| things.get(word).map_or(word, String::as_str);
-    let words: Vec<&str> = row.detail.split(' ').map(named).collect();
+    let named = |word: &str| match things.get(word) {
+        Some(name) => format!("{} ({word})", names::choice(name)),
+        None => word.to_owned(),
+    };
+    let words: Vec<String> = row.detail.split(' ').map(named).collect();
     words.join(" ")
 }
 
@@ -264,7 +266,7 @@ fn entry_table(
             html! { (said_of(visit, row)) },
             html! {
                 (target(row, things))
-                @if !row.detail.is_empty() { br; span.muted { (detail(row, things)) } }
+                @if !row.detail.is_empty() && !is_unassignment(row) { br; span.muted { (detail(row, things)) } }
             },
             html! {
                 @match names.get(&row.actor) {
@@ -318,10 +320,15 @@ fn target(row: &audit::Model, things: &HashMap<String, String>) -> Markup {
 
 /// The change in words.
 fn said_of(visit: &SignedIn, row: &audit::Model) -> String {
-    match (row.action, row.detail.as_str()) {
-        (AuditAction::NumberAssign, NO_AGENT) => visit.t("audit-number-unassign"),
-        (action, _) => said(visit, action),
+    match is_unassignment(row) {
+        true => visit.t("audit-number-unassign"),
+        false => said(visit, row.action),
     }
+}
+
+/// A number was assigned to no agent.
+fn is_unassignment(row: &audit::Model) -> bool {
+    row.action == AuditAction::NumberAssign && row.detail == NO_AGENT
 }
 
 /// The action in words.

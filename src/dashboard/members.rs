@@ -328,10 +328,18 @@ pub async fn who_may_change(visit: &SignedIn) -> Result<Markup, DbErr> {
         .order_by_asc(user::Column::Id)
         .select_only()
         .column(user::Column::Name)
-        .limit(OWNERS_NAMED)
+        .limit(OWNERS_NAMED + 1)
         .into_tuple()
         .all(visit.store().api_reader())
         .await?;
-    let owners = owners.join(", ");
-    Ok(html! { p.hint { (visit.tn("page-look-only", &[("owners", owners.as_str().into())])) } })
+    let named = usize::try_from(OWNERS_NAMED).unwrap_or(usize::MAX);
+    let mut names = owners[..owners.len().min(named)].join(", ");
+    if owners.len() > named {
+        names.push('…');
+    }
+    let words = match owners.is_empty() {
+        true => visit.t("page-look-nobody"),
+        false => visit.tn("page-look-only", &[("owners", names.as_str().into())]),
+    };
+    Ok(html! { p.hint { (words) } })
 }

@@ -3,12 +3,13 @@
 use std::{
     borrow::Cow,
     collections::{BTreeSet, HashMap},
+    hash::Hash,
 };
 
 use dikala_entities::{
     ApiKeyId, OfTenant, UserId, agent, api_key, function, phone_number, user, webhook,
 };
-use sea_orm::{ColumnTrait, DbErr, QueryFilter, QuerySelect};
+use sea_orm::{ColumnTrait, DbErr, QueryFilter, QuerySelect, TryGetable, Value};
 
 use super::view::SignedIn;
 
@@ -20,14 +21,8 @@ pub async fn of_people(
     visit: &SignedIn,
     ids: impl IntoIterator<Item = UserId>,
 ) -> Result<HashMap<UserId, String>, DbErr> {
-    let rows: Vec<(UserId, String)> = user::Entity::of(visit.tenant())
-        .select_only()
-        .columns([user::Column::Id, user::Column::Name])
-        .filter(user::Column::Id.is_in(ids))
-        .into_tuple()
-        .all(visit.store().api_reader())
-        .await?;
-    Ok(rows.into_iter().collect())
+    let (id, name) = (user::Column::Id, user::Column::Name);
+    of_table::<user::Entity, _>(visit, ids, id, name).await
 }
 
 /// Names of these keys, of those that belong to the tenant.
@@ -35,14 +30,8 @@ pub async fn of_keys(
     visit: &SignedIn,
     ids: impl IntoIterator<Item = ApiKeyId>,
 ) -> Result<HashMap<ApiKeyId, String>, DbErr> {
-    let rows: Vec<(ApiKeyId, String)> = api_key::Entity::of(visit.tenant())
-        .select_only()
-        .columns([api_key::Column::Id, api_key::Column::Name])
-        .filter(api_key::Column::Id.is_in(ids))
-        .into_tuple()
-        .all(visit.store().api_reader())
-        .await?;
-    Ok(rows.into_iter().collect())
+    let (id, name) = (api_key::Column::Id, api_key::Column::Name);
+    of_table::<api_key::Entity, _>(visit, ids, id, name).await
 }
 
 /// Names of the tenant's agents, functions, numbers, webhooks, keys and members with these ids. Those that are gone have none.
@@ -50,41 +39,43 @@ pub async fn of_things(
     visit: &SignedIn,
     ids: &BTreeSet<&str>,
 ) -> Result<HashMap<String, String>, DbErr> {
-    let mut names = HashMap::new();
+    let with = |prefix: &'static str| {
+        let ids = ids.iter().filter(move |id| id.starts_with(prefix));
+        ids.map(|id| (*id).to_owned())
+    };
     let (id, name) = (agent::Column::Id, agent::Column::Name);
-    names.extend(of_table::<agent::Entity>(visit, ids, "agent_", id, name).await?);
+    let mut names = of_table::<agent::Entity, _>(visit, with("agent_"), id, name).await?;
     let (id, name) = (function::Column::Id, function::Column::Name);
-    names.extend(of_table::<function::Entity>(visit, ids, "fn_", id, name).await?);
+    names.extend(of_table::<function::Entity, _>(visit, with("fn_"), id, name).await?);
     let (id, name) = (phone_number::Column::Id, phone_number::Column::Did);
-    names.extend(of_table::<phone_number::Entity>(visit, ids, "pn_", id, name).await?);
+    names.extend(of_table::<phone_number::Entity, _>(visit, with("pn_"), id, name).await?);
     let (id, name) = (webhook::Column::Id, webhook::Column::Url);
-    names.extend(of_table::<webhook::Entity>(visit, ids, "wh_", id, name).await?);
+    names.extend(of_table::<webhook::Entity, _>(visit, with("wh_"), id, name).await?);
     let (id, name) = (api_key::Column::Id, api_key::Column::Name);
-    names.extend(of_table::<api_key::Entity>(visit, ids, "key_", id, name).await?);
+    names.extend(of_table::<api_key::Entity, _>(visit, with("key_"), id, name).await?);
     let (id, name) = (user::Column::Id, user::Column::Name);
-    names.extend(of_table::<user::Entity>(visit, ids, "user_", id, name).await?);
+    names.extend(of_table::<user::Entity, _>(visit, with("user_"), id, name).await?);
     Ok(names)
 }
 
-async fn of_table<E: OfTenant>(
+async fn of_table<E: OfTenant, I: Into<Value> + TryGetable + Eq + Hash>(
     visit: &SignedIn,
-    ids: &BTreeSet<&str>,
-    prefix: &str,
+    ids: impl IntoIterator<Item = I>,
     id: E::Column,
     name: E::Column,
-) -> Result<Vec<(String, String)>, DbErr> {
-    let ids = ids.iter().filter(|id| id.starts_with(prefix));
-    let ids: Vec<&str> = ids.copied().collect();
+) -> Result<HashMap<I, String>, DbErr> {
+    let ids: Vec<I> = ids.into_iter().collect();
     if ids.is_empty() {
-        return Ok(Vec::new());
+        return Ok(HashMap::new());
     }
-    E::of(visit.tenant())
+    let rows: Vec<(I, String)> = E::of(visit.tenant())
         .filter(id.is_in(ids))
         .select_only()
         .columns([id, name])
         .into_tuple()
         .all(visit.store().api_reader())
-        .await
+        .await?;
+    Ok(rows.into_iter().collect())
 }
 
 /// The beginning of a text, with `…` if it was cut.

@@ -246,6 +246,15 @@ pub fn turns(chat: &chat::Model) -> Vec<TextTurn> {
     serde_json::from_str(&chat.turns).unwrap_or_default()
 }
 
+/// The last message of the person is this one.
+pub fn has_last(chat: &chat::Model, words: &str) -> bool {
+    let last = turns(chat).into_iter().rev().find_map(|turn| match turn {
+        TextTurn::Caller { text } => Some(text),
+        TextTurn::Agent { .. } => None,
+    });
+    last.as_deref() == Some(words)
+}
+
 /// The agent's name, as the chat has it.
 pub fn agent_name(chat: &chat::Model) -> String {
     let settings: Option<CallSettings> = serde_json::from_str(&chat.settings).ok();

@@ -28,6 +28,8 @@ use crate::{
     pages::form::{Fields, Shape},
 };
 
+/// The audit's detail of a number that was assigned to no agent.
+pub const NO_AGENT: &str = "none";
 /// Fields of a response that are ignored in an update.
 pub const READ_ONLY: &[&str] = &["id", "createdAt", "updatedAt"];
 /// Fields of a response that an update may contain only unchanged.
@@ -352,7 +354,7 @@ pub async fn assign_agent(
         (row.agent_id, row.updated_at) = (agent_id, context.now);
         let changed = row.clone().into_active_model().reset_all();
         changed.update(&*write).await?;
-        let agent = agent_id.map_or_else(|| "none".to_owned(), |agent| agent.to_string());
+        let agent = agent_id.map_or_else(|| NO_AGENT.to_owned(), |agent| agent.to_string());
         let change = AuditChange::new(AuditAction::NumberAssign, row.id).with(agent);
         write.record(row.tenant_id, change).await?;
     }

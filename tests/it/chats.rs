@@ -410,6 +410,7 @@ async fn an_owner_writes_to_an_agent_whose_settings_are_not_saved() {
         .submit(&chat.clone().set("text", "Thanks"))
         .await;
     page.assert_shows("The language model did not answer.");
+    assert_eq!(page.form(&chat.action).value("text"), Some("Thanks"));
     let refused = owner.browser.submit(&chat.clone().set("text", "")).await;
     assert_eq!(refused.status, 422);
     // A form with a fault is shown again, with the fault.

@@ -273,7 +273,7 @@ fn a_pipeline_is_whole_or_none() {
             "telephony.pipeline.stt.url is not set",
         ),
         (
-            enabled.clone() + &endpoint("llm", "https://api.openai.com", ""),
+            endpoint("llm", "https://api.openai.com", ""),
             &[],
             "telephony.pipeline.llm.api_key is not set",
         ),

@@ -1,6 +1,6 @@
 //! Writes to an agent, with the settings of its form, saved or not. Works without a script: an answer is a new page.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::{AgentId, ChatFault, ChatId, Speaker, chat};
 use dikala_protocol::InvocationOutcome;
 use dikala_telephony::voice::pipeline::{TextCall, TextTurn};
@@ -21,15 +21,11 @@ use super::{
     path_of,
 };
 use crate::{
-    http::{
-        error::ApiError,
-        extract::{Id, word},
-    },
+    http::{error::ApiError, extract::Id},
     operations::chats::{self, ChatEvent},
 };
 
 const TEXT: &Fields = &[("text", Shape::Text)];
-const FAULT: &Fields = &[("fault", Shape::Optional)];
 const TEXT_ROWS: u8 = 3;
 /// The id of the agent's form.
 pub const FORM: &str = "agent";
@@ -55,22 +51,9 @@ pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
 }
 
 /// `GET /dashboard/chats/{id}`
-pub async fn show(
-    visit: SignedIn,
-    id: Id<ChatId>,
-    request: HttpRequest,
-) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: SignedIn, id: Id<ChatId>) -> Result<HttpResponse, ApiError> {
     let chat = chats::find(&visit.operation(), id.0).await?;
-    let fault = form::asked(&request, FAULT)?.read(&[], |form| {
-        Some(form.optional("fault", None, word::<ChatFault>("a fault")))
-    })?;
-    let told = fault.map(|fault| {
-        notice(
-            Tone::Bad,
-            html! { p role="alert" { (visit.t(fault_id(fault))) } },
-        )
-    });
-    let content = content(&visit, &chat, told, &FormState::blank());
+    let content = content(&visit, &chat, None, &FormState::blank());
     Ok(layout::page(&visit, &title(&visit, &chat), content))
 }
 
@@ -94,7 +77,7 @@ fn content(
         ol.conversation { (turns(visit, &chats::turns(chat))) }
         (told.unwrap_or_default())
         p.hint #end { (visit.tn("chat-facts", &facts)) " " (visit.t("chat-until")) " " (visit.time(chat.expires_at)) }
-        @if left > 0 {
+        @if left > 0 && visit.is_owner() {
             (post(visit, &path(chat.id), html! {
                 (components::fields(visit, filled, &[Field::area("text", visit.t("chat-text"), TEXT_ROWS)]))
                 (submit(&visit.t("chat-send")))
@@ -154,34 +137,44 @@ pub async fn send(
     id: Id<ChatId>,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let path = path(id.0);
     let sent = match form::body(&typed, TEXT) {
         Ok(body) => chats::send(&visit.operation(), id.0, &body).await,
         Err(error) => Err(error),
     };
-    match sent {
-        Ok(mut events) => {
-            let mut fault = None;
-            while let Some(event) = events.recv().await {
-                if let ChatEvent::Error { code, .. } = event {
-                    fault = Some(code);
-                }
-            }
-            let fault = fault.map(|fault| format!("?fault={fault}"));
-            Ok(visit.go(&format!("{path}{}#end", fault.unwrap_or_default())))
-        }
+    let mut events = match sent {
+        Ok(events) => events,
         Err(error) => {
             let filled = FormState::again(typed, error)?;
             let chat = chats::find(&visit.operation(), id.0).await?;
             let content = content(&visit, &chat, None, &filled);
-            Ok(errors::refused(
+            return Ok(errors::refused(
                 &visit,
                 &title(&visit, &chat),
                 content,
                 &filled,
-            ))
+            ));
+        }
+    };
+    let mut fault = None;
+    while let Some(event) = events.recv().await {
+        if let ChatEvent::Error { code, .. } = event {
+            fault = Some(code);
         }
     }
+    let Some(fault) = fault else {
+        return Ok(visit.go(&format!("{}#end", path(id.0))));
+    };
+    let chat = chats::find(&visit.operation(), id.0).await?;
+    let told = visit.t(fault_id(fault));
+    let told = notice(Tone::Bad, html! { p role="alert" { (told) } });
+    // A message that is no part of the chat is in the field again.
+    let text = typed.text("text").unwrap_or_default();
+    let filled = match chats::has_last(&chat, text.trim()) {
+        true => FormState::blank(),
+        false => FormState::with([("text", text)]),
+    };
+    let content = content(&visit, &chat, Some(told), &filled);
+    Ok(layout::page(&visit, &title(&visit, &chat), content))
 }
 
 const fn fault_id(fault: ChatFault) -> &'static str {

@@ -1,4 +1,4 @@
-//! Creates, edits, duplicates and deletes an agent.
+//! The form of an agent: creates, edits, duplicates and deletes it, and begins chats with what the form says.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{AgentId, FunctionId, OfTenant, PhoneNumber, agent, phone_number};

@@ -291,7 +291,7 @@ async fn entries_name_what_was_changed(#[values(Sqlite, Postgres)] store: StoreK
         .expect(200);
     let page = owner.browser.open(AUDIT).await;
     for words in [
-        "Phone number taken from its agent",
+        "Phone number unassigned",
         "Phone number assigned",
         &world.tenant.did,
         number,
@@ -303,6 +303,6 @@ async fn entries_name_what_was_changed(#[values(Sqlite, Postgres)] store: StoreK
         .browser
         .open(&format!("{AUDIT}?action=number.assign"))
         .await;
-    page.assert_shows("Sari");
-    page.assert_hides(&world.tenant.agent);
+    page.assert_shows(&format!("Sari ({})", world.tenant.agent));
+    page.assert_hides("none");
 }

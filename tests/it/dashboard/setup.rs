@@ -637,7 +637,7 @@ async fn a_viewer_sees_all_of_it_and_changes_nothing(#[values(Sqlite)] store: St
         page.assert_shows(words);
         // Settings are text, with the names of those who may change them.
         if path == agent || path == function {
-            page.assert_shows("Owners: Dewi");
+            page.assert_shows("Ask an owner: Dewi");
         }
         let forms = page.forms();
         assert!(
