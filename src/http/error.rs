@@ -23,6 +23,8 @@ const RECOVERIES_RETRY_SECONDS: u64 = 5;
 /// `Retry-After` when too many streams are open, in seconds. A stream whose client has left is noticed within this
 /// time.
 const STREAMS_RETRY_SECONDS: u64 = 20;
+/// `Retry-After` when the operator has to configure something first, in seconds.
+const CONFIGURED_RETRY_SECONDS: u64 = 3_600;
 /// `Retry-After` when too many large answers are unread, in seconds.
 const UNREAD_RETRY_SECONDS: u64 = 5;
 /// `Retry-After` when earlier versions take too much room, in seconds. Versions are kept at least this long.
@@ -428,6 +430,9 @@ impl ResponseError for ApiError {
             }
             Self::TooManyVersions(_) => {
                 response.insert_header((RETRY_AFTER, VERSIONS_RETRY_SECONDS.to_string()));
+            }
+            Self::NoTextModel => {
+                response.insert_header((RETRY_AFTER, CONFIGURED_RETRY_SECONDS));
             }
             Self::TooManyStreams(_) => {
                 response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));

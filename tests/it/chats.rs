@@ -328,7 +328,9 @@ async fn an_answer_is_kept_though_nobody_waits_for_it() {
 async fn without_a_language_model_chats_are_refused_in_words() {
     let world = shared_world!(Sqlite);
     let path = format!("/agents/{}/chats", world.tenant.agent);
-    let refused = world.tenant.api.post(&path, json!({})).await.expect(503);
+    let refused = world.tenant.api.post(&path, json!({})).await;
+    assert_eq!(refused.header("retry-after"), Some("3600"));
+    let refused = refused.expect(503);
     assert_eq!(refused["error"]["code"], "no_text_model");
     let message = text(&refused["error"], "message");
     assert!(message.contains("telephony.pipeline.llm"), "{message}");
