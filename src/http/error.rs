@@ -191,10 +191,7 @@ pub enum ApiError {
     /// The limit.
     #[error("A chat can have at most {0} messages, and not endlessly long ones; begin a new one.")]
     ChatFull(i64),
-    #[error(
-        "Agents cannot be written to here, because no language model is configured. The operator of the service can set \
-         telephony.pipeline.llm."
-    )]
+    #[error("No language model is configured; the operator can set telephony.pipeline.llm.")]
     NoTextModel,
     #[error("The call is still running; end it, then it can be erased.")]
     CallStillRunning,

@@ -378,7 +378,7 @@ fn responses(api: &Api, route: &ApiRoute, schemas: &mut SchemaSet) -> Value {
     }
     if let Some(events) = route.streams {
         success["content"] = json!({"text/event-stream": {
-            "schema": {"type": "string", "description": events.about},
+            "schema": {"description": events.about},
             "example": events.example,
         }});
     }
