@@ -36,7 +36,7 @@ pub struct BridgeInput {
     #[schema(min_length = 1, max_length = 120)]
     name: String,
     /// True for a bridge that may report calls from browsers, which call an agent and no number.
-    #[schema(default = false, required = false)]
+    #[schema(nullable, default = false)]
     web: bool,
 }
 
