@@ -378,7 +378,9 @@ fn responses(api: &Api, route: &ApiRoute, schemas: &mut SchemaSet) -> Value {
     }
     if let Some(events) = route.streams {
         success["content"] = json!({"text/event-stream": {
-            "schema": {"description": events.about},
+            "schema": {"type": "object", "description": events.about, "properties": {
+                "id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"},
+            }},
             "example": events.example,
         }});
     }
