@@ -7,7 +7,8 @@ use dikala_actors::calls::settings::BUILT_IN_TOOLS;
 use dikala_entities::{AgentId, Millis, agent, audit as audit_entry, kept_version};
 use maud::{Markup, html};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect, Statement,
+    ColumnTrait, ConnectionTrait, DbErr, FromQueryResult, QueryFilter, QueryOrder, QuerySelect,
+    Statement,
 };
 use serde_json::{Map, Value, json};
 
@@ -35,8 +36,14 @@ use crate::{
 
 /// The newest versions are shown.
 const SHOWN: usize = 10;
-/// Calls of a version that are counted.
+/// Calls of a version that are counted, and those whose outcome is looked at.
 const CALLS_MAX: i64 = 1_000;
+const SAMPLED_MAX: i64 = 200;
+const COUNT: &str = "SELECT COUNT(*) AS calls FROM \
+    (SELECT 1 AS one FROM calls WHERE agent_id = $1 AND agent_version = $2 LIMIT $3) AS counted";
+const OUTCOMES: &str = "SELECT COUNT(*) AS calls, COUNT(answered_at) AS answered, \
+    COUNT(CASE WHEN EXISTS (SELECT 1 FROM invocations i WHERE i.call_id = sampled.id AND i.fault IS NOT NULL) THEN 1 END) AS failing \
+    FROM (SELECT id, answered_at FROM calls WHERE agent_id = $1 AND agent_version = $2 LIMIT $3) AS sampled";
 /// Characters of a changed line.
 const LINE_CHARS_MAX: usize = 200;
 /// Changed lines of a text.
@@ -75,23 +82,43 @@ async fn newest(visit: &SignedIn, agent: AgentId) -> Result<Vec<Shown>, ApiError
     Ok(shown.collect())
 }
 
-/// The calls of each version, up to [`CALLS_MAX`].
-async fn calls(
+/// The figures of a version.
+#[derive(Clone, Copy, Debug, Default)]
+struct VersionFigures {
+    /// Up to [`CALLS_MAX`].
+    calls: i64,
+    sample: Outcomes,
+}
+
+/// The outcomes of some calls, up to [`SAMPLED_MAX`].
+#[derive(Clone, Copy, Debug, Default, FromQueryResult)]
+struct Outcomes {
+    calls: i64,
+    answered: i64,
+    /// Those in which a function failed.
+    failing: i64,
+}
+
+/// The figures of each version.
+async fn figures(
     visit: &SignedIn,
     agent: AgentId,
     versions: &[Shown],
-) -> Result<BTreeMap<i64, i64>, DbErr> {
+) -> Result<BTreeMap<i64, VersionFigures>, DbErr> {
     let db = visit.store().api_reader();
-    let sql = "SELECT COUNT(*) AS calls FROM (SELECT 1 AS one FROM calls WHERE agent_id = $1 AND agent_version = $2 LIMIT $3) AS counted";
-    let mut counted = BTreeMap::new();
-    for version in versions {
-        let values = [agent.into(), version.number.into(), CALLS_MAX.into()];
-        let count = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
-        let row = db.query_one_raw(count).await?;
+    let mut all = BTreeMap::new();
+    for version in versions.iter().take(SHOWN) {
+        let statement = |sql: &str, most: i64| {
+            let values = [agent.into(), version.number.into(), most.into()];
+            Statement::from_sql_and_values(db.get_database_backend(), sql, values)
+        };
+        let row = db.query_one_raw(statement(COUNT, CALLS_MAX)).await?;
         let calls = row.map_or(Ok(0), |row| row.try_get("", "calls"))?;
-        counted.insert(version.number, calls);
+        let sample = Outcomes::find_by_statement(statement(OUTCOMES, SAMPLED_MAX));
+        let sample = sample.one(db).await?.unwrap_or_default();
+        all.insert(version.number, VersionFigures { calls, sample });
     }
-    Ok(counted)
+    Ok(all)
 }
 
 /// The author of each version, by its time.
@@ -132,8 +159,8 @@ pub async fn show(visit: SignedIn, id: Id<AgentId>) -> Result<HttpResponse, ApiE
 
 async fn content(visit: &SignedIn, agent: &agent::Model) -> Result<Markup, ApiError> {
     let versions = newest(visit, agent.id).await?;
-    let (calls, authors) = (
-        calls(visit, agent.id, &versions).await?,
+    let (figures, authors) = (
+        figures(visit, agent.id, &versions).await?,
         authors(visit, agent.id, &versions).await?,
     );
     let present = versions.first().map(|version| version.number);
@@ -146,7 +173,7 @@ async fn content(visit: &SignedIn, agent: &agent::Model) -> Result<Markup, ApiEr
                     p.muted {
                         (visit.time(version.at))
                         @if let Some(author) = authors.get(&version.at) { " · " (author) }
-                        " · " (counted(visit, calls.get(&version.number).copied().unwrap_or_default()))
+                        " · " (counted(visit, figures.get(&version.number).copied().unwrap_or_default()))
                     }
                     (changes(visit, versions.get(place + 1), version))
                     @if Some(version.number) == present {
@@ -166,12 +193,27 @@ async fn content(visit: &SignedIn, agent: &agent::Model) -> Result<Markup, ApiEr
     })
 }
 
-fn counted(visit: &SignedIn, calls: i64) -> String {
+/// The calls of a version, and how they went.
+fn counted(visit: &SignedIn, VersionFigures { calls, sample }: VersionFigures) -> String {
     let id = match calls {
         CALLS_MAX.. => "history-many-calls",
         _ => "history-calls",
     };
-    visit.tn(id, &[("count", calls.into())])
+    let calls = visit.tn(id, &[("count", calls.into())]);
+    if sample.calls == 0 {
+        return calls;
+    }
+    let id = match sample.calls {
+        SAMPLED_MAX.. => "history-outcomes-of-some",
+        _ => "history-outcomes",
+    };
+    let share = sample.answered * 100 / sample.calls;
+    let values = [
+        ("calls", sample.calls.into()),
+        ("share", share.into()),
+        ("failing", sample.failing.into()),
+    ];
+    format!("{calls} · {}", visit.tn(id, &values))
 }
 
 /// The differences to the version before.

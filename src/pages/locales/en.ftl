@@ -246,6 +246,8 @@ history-calls = { $count ->
     [one] one call
    *[other] { $count } calls
 }
+history-outcomes = { $share }% answered, functions failed in { $failing }
+history-outcomes-of-some = of { $calls } calls { $share }% answered, functions failed in { $failing }
 history-many-calls = 1,000 calls or more
 history-conversation = Conversation
 history-restore = Restore version { $number }

@@ -60,7 +60,7 @@ async fn an_earlier_version_is_shown_with_its_author_and_restored(
     for words in [
         "Open 9 to 17.",
         "Open 9 to 21.",
-        "one call",
+        "one call · 100% answered, functions failed in 0",
         "This is what callers meet now.",
         "owner",
     ] {
