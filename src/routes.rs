@@ -27,6 +27,7 @@ use crate::{
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
     operations::{
         self, agents, calls, chats, credits, functions, numbers, voices, web_calls, webhooks,
+        widgets,
     },
     pages::packed,
 };
@@ -52,6 +53,7 @@ const CHAT: &[Code] = &[
     Code::NoTextModel,
 ];
 const DELIVERY: &[Code] = &[Code::DeliveryNotFound];
+const WIDGET: &[Code] = &[Code::WidgetNotFound];
 const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 
 #[rustfmt::skip]
@@ -60,7 +62,7 @@ pub const ROUTES: &[ApiRoute] = &[
     post("/agents", "agents.create", |r| r.to(again(agents::create)), "Create an agent.").takes::<agents::AgentInput>().ignores(agents::READ_ONLY).created::<agents::AgentView>().leaves(AuditAction::AgentCreate),
     get("/agents/{id}", "agents.get", |r| r.to(answer(agents::show)), "One agent.").ok::<agents::AgentView>().fails(AGENT),
     patch("/agents/{id}", "agents.update", |r| r.to(again(agents::update)), "Change an agent.").patches::<agents::AgentInput>().ignores(agents::READ_ONLY).ok::<agents::AgentView>().fails(AGENT).leaves(AuditAction::AgentUpdate),
-    delete("/agents/{id}", "agents.delete", |r| r.to(again(agents::delete)), "Delete an agent with its functions; its numbers stay without one.").fails(AGENT).leaves(AuditAction::AgentDelete),
+    delete("/agents/{id}", "agents.delete", |r| r.to(again(agents::delete)), "Delete an agent with its functions and widgets; its numbers stay without one.").fails(AGENT).leaves(AuditAction::AgentDelete),
 
     get("/agents/{id}/versions", "agents.versions", |r| r.to(lists::versions), "The versions of an agent that are kept, oldest first.").query(PAGED).ok::<lists::AgentVersionList>().fails(AGENT),
     get("/agents/{id}/versions/{version}", "agents.version", |r| r.to(answer(agents::version)), "One version of an agent: what the calls that name it began with.").ok::<agents::AgentVersion>().fails(AGENT),
@@ -105,6 +107,12 @@ pub const ROUTES: &[ApiRoute] = &[
     get("/webhooks/{id}/deliveries", "webhooks.deliveries", |r| r.to(answer(deliveries::list)), "A page of deliveries, newest first.").query(&["limit", "offset", "status"]).ok::<deliveries::DeliveryList>().fails(WEBHOOK),
     post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(operations::deliveries::recover)), "Send again all that failed in a time, in the background.").takes::<operations::deliveries::Recovery>().accepted::<operations::deliveries::RecoveryCount>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
     get("/webhooks/{id}/stats", "webhooks.stats", |r| r.to(answer(webhook_stats::show)), "What became of attempts to deliver in the last 24 hours, by hour, and how long they took.").ok::<webhook_stats::WebhookStats>().fails(WEBHOOK),
+
+    post("/widgets", "widgets.create", |r| r.to(again(widgets::create)), "Create a button for websites that calls an agent.").takes::<widgets::WidgetInput>().ignores(widgets::READ_ONLY).created::<widgets::Widget>().fails(&[Code::WidgetLimitReached]).leaves(AuditAction::WidgetCreate),
+    get("/widgets", "widgets.list", |r| r.to(lists::widgets), "All widgets, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::WidgetList>(),
+    get("/widgets/{id}", "widgets.get", |r| r.to(answer(widgets::show)), "One widget.").ok::<widgets::Widget>().fails(WIDGET),
+    patch("/widgets/{id}", "widgets.update", |r| r.to(again(widgets::update)), "Change a widget.").patches::<widgets::WidgetInput>().ignores(widgets::READ_ONLY).ok::<widgets::Widget>().fails(WIDGET).leaves(AuditAction::WidgetUpdate),
+    delete("/widgets/{id}", "widgets.delete", |r| r.to(again(widgets::delete)), "Delete a widget; its button vanishes.").fails(WIDGET).leaves(AuditAction::WidgetDelete),
 
     get("/deliveries/{id}", "deliveries.get", |r| r.to(answer(deliveries::show)), "One delivery with its attempts.").ok::<deliveries::DeliveryDetail>().fails(DELIVERY),
     post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(operations::deliveries::resend::<deliveries::DeliveryView>)), "Send a delivery again now.").accepted::<deliveries::DeliveryView>().fails(RESENT).leaves(AuditAction::DeliveryResend),

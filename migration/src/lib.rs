@@ -18,6 +18,7 @@ mod script;
 mod state;
 mod turns;
 mod web;
+mod widgets;
 
 use sea_orm_migration::prelude::*;
 
@@ -67,6 +68,7 @@ fn steps() -> Vec<Step> {
         // Calls without a number.
         Step::Breaking(Box::new(web::STEP)),
         Step::Additive(Box::new(chats::STEP)),
+        Step::Additive(Box::new(widgets::STEP)),
     ];
     #[cfg(feature = "fail-points")]
     fail_points::change(&mut steps);

@@ -2,7 +2,7 @@
 
 use actix_web::{HttpResponse, web::Data};
 use dikala_entities::{
-    AgentId, CallId, EventKind, agent, event, function, kept_version, phone_number, webhook,
+    AgentId, CallId, EventKind, agent, event, function, kept_version, phone_number, webhook, widget,
 };
 use sea_orm::{ColumnTrait, QueryFilter};
 use utoipa::ToSchema;
@@ -24,6 +24,7 @@ use crate::{
         functions::Function,
         numbers::PhoneNumberView,
         webhooks::Webhook,
+        widgets::Widget,
     },
 };
 
@@ -65,6 +66,9 @@ described_lists! {
 
     /// All webhooks of the tenant; with `limit` or `offset` a page of them.
     WebhookList { webhooks: Webhook } {"webhooks": []}
+
+    /// All widgets of the tenant; with `limit` or `offset` a page of them.
+    WidgetList { widgets: Widget } {"widgets": []}
 }
 
 /// `GET /agents`
@@ -175,6 +179,23 @@ pub async fn webhooks(
         are_few: false,
         batch: 20,
         show: listing::json::<Webhook, _>,
+    };
+    listing::answer(services, &context, &query, list).await
+}
+
+/// `GET /widgets`
+pub async fn widgets(
+    context: OperationContext,
+    services: Data<Services>,
+    query: Query,
+) -> Result<HttpResponse, ApiError> {
+    let list = Listing {
+        key: "widgets",
+        rows: context.rows::<widget::Entity>(),
+        by: widget::Column::Id,
+        are_few: false,
+        batch: 20,
+        show: listing::json::<Widget, _>,
     };
     listing::answer(services, &context, &query, list).await
 }

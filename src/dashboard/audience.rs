@@ -30,6 +30,7 @@ const GROUPS: &[Group] = &[
             ("nav-agents", "/dashboard/agents"),
             ("nav-numbers", "/dashboard/numbers"),
             ("nav-credits", "/dashboard/credits"),
+            ("nav-widgets", "/dashboard/widgets"),
             ("nav-webhooks", "/dashboard/webhooks"),
         ],
     },

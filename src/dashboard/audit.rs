@@ -298,6 +298,7 @@ fn target(row: &audit::Model, things: &HashMap<String, String>) -> Markup {
         | AuditAction::WebhookRecover
         | AuditAction::WebhookPause
         | AuditAction::WebhookResume => Some("webhooks"),
+        AuditAction::WidgetCreate | AuditAction::WidgetUpdate => Some("widgets"),
         AuditAction::DeliveryResend => Some("deliveries"),
         AuditAction::CallHangup | AuditAction::CallTransfer => Some("calls"),
         AuditAction::KeyCreate | AuditAction::KeyRevoke => Some("settings/keys"),
@@ -349,6 +350,9 @@ fn said(visit: &SignedIn, action: AuditAction) -> String {
         AuditAction::WebhookResume => "audit-webhook-resume",
         AuditAction::DeliveryResend => "audit-delivery-resend",
         AuditAction::ChatCreate => "audit-chat-create",
+        AuditAction::WidgetCreate => "audit-widget-create",
+        AuditAction::WidgetUpdate => "audit-widget-update",
+        AuditAction::WidgetDelete => "audit-widget-delete",
         AuditAction::CallHangup => "audit-call-hangup",
         AuditAction::CallTransfer => "audit-call-transfer",
         AuditAction::CallErase => "audit-call-erase",

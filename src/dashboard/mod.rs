@@ -41,6 +41,7 @@
 //! and styles are forbidden by the Content-Security-Policy.
 
 mod account;
+mod agent_choice;
 mod agents;
 mod audience;
 mod audit;
@@ -69,6 +70,7 @@ mod trouble;
 pub mod view;
 mod webhook;
 mod webhooks;
+mod widgets;
 
 use actix_web::{
     middleware::from_fn,
@@ -164,6 +166,14 @@ const PAGES: &[PageRoute] = &[
     post("/webhooks/{id}/delete", |r| r.to(webhook::delete)),
     get("/deliveries/{id}", |r| r.to(deliveries::show)),
     post("/deliveries/{id}/resend", |r| r.to(deliveries::resend)),
+
+    get("/widgets", |r| r.to(widgets::list)),
+    get("/widgets/new", |r| r.to(widgets::ask_new)).by(PageAccess::Owner),
+    post("/widgets/new", |r| r.to(widgets::create)),
+    get("/widgets/{id}", |r| r.to(widgets::show)),
+    post("/widgets/{id}", |r| r.to(widgets::update)),
+    get("/widgets/{id}/delete", |r| r.to(widgets::ask_delete)).by(PageAccess::Owner),
+    post("/widgets/{id}/delete", |r| r.to(widgets::delete)),
 
     get("/audit", |r| r.to(audit::show)),
     get("/audit.csv", |r| r.to(audit::file)),

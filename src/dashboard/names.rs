@@ -7,7 +7,7 @@ use std::{
 };
 
 use dikala_entities::{
-    ApiKeyId, OfTenant, UserId, agent, api_key, function, phone_number, user, webhook,
+    ApiKeyId, OfTenant, UserId, agent, api_key, function, phone_number, user, webhook, widget,
 };
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QuerySelect, TryGetable, Value};
 
@@ -34,7 +34,7 @@ pub async fn of_keys(
     of_table::<api_key::Entity, _>(visit, ids, id, name).await
 }
 
-/// Names of the tenant's agents, functions, numbers, webhooks, keys and members with these ids. Those that are gone have none.
+/// Names of the tenant's agents, functions, numbers, webhooks, widgets, keys and members with these ids. Those that are gone have none.
 pub async fn of_things(
     visit: &SignedIn,
     ids: &BTreeSet<&str>,
@@ -51,6 +51,8 @@ pub async fn of_things(
     names.extend(of_table::<phone_number::Entity, _>(visit, with("pn_"), id, name).await?);
     let (id, name) = (webhook::Column::Id, webhook::Column::Url);
     names.extend(of_table::<webhook::Entity, _>(visit, with("wh_"), id, name).await?);
+    let (id, name) = (widget::Column::Id, widget::Column::Name);
+    names.extend(of_table::<widget::Entity, _>(visit, with("wgt_"), id, name).await?);
     let (id, name) = (api_key::Column::Id, api_key::Column::Name);
     names.extend(of_table::<api_key::Entity, _>(visit, with("key_"), id, name).await?);
     let (id, name) = (user::Column::Id, user::Column::Name);

@@ -1,17 +1,16 @@
 //! Phone numbers and their agents.
 
-use std::collections::BTreeMap;
-
 use actix_web::{HttpRequest, HttpResponse};
-use dikala_entities::{AgentId, OfTenant, PhoneNumberId, agent, phone_number};
+use dikala_entities::{AgentId, OfTenant, PhoneNumberId, phone_number};
 use maud::{Markup, html};
-use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
+    agent_choice::{self, AgentChoices, Choice, newest, options},
     agents,
     components::{self, Field, Tone, badge, empty, notice, paging, post, submit, table},
     form::{self, Fields, FormState, FormValues, Shape},
-    layout, names,
+    layout,
     view::SignedIn,
 };
 use crate::{
@@ -33,44 +32,6 @@ const CHOICES_MAX: u64 = 6;
 /// Newest matching agents offered on a number's page.
 const OFFERED_MAX: usize = 50;
 
-/// An agent that can be chosen.
-#[derive(Clone, Debug)]
-struct Choice {
-    name: String,
-    is_active: bool,
-}
-
-type Choices = BTreeMap<AgentId, Choice>;
-
-fn agents_of(visit: &SignedIn) -> Select<agent::Entity> {
-    agent::Entity::of(visit.tenant()).select_only().columns([
-        agent::Column::Id,
-        agent::Column::Name,
-        agent::Column::IsActive,
-    ])
-}
-
-async fn read(visit: &SignedIn, agents: Select<agent::Entity>) -> Result<Choices, ApiError> {
-    let rows: Vec<(AgentId, String, bool)> =
-        agents.into_tuple().all(visit.store().api_reader()).await?;
-    let choice = |(id, name, is_active)| (id, Choice { name, is_active });
-    Ok(rows.into_iter().map(choice).collect())
-}
-
-/// The tenant's newest agents, at most `most`.
-async fn newest(visit: &SignedIn, most: u64) -> Result<Choices, ApiError> {
-    let agents = agents_of(visit)
-        .order_by_desc(agent::Column::Id)
-        .limit(most);
-    read(visit, agents).await
-}
-
-/// The agents of these numbers.
-async fn assigned(visit: &SignedIn, numbers: &[phone_number::Model]) -> Result<Choices, ApiError> {
-    let ids = numbers.iter().filter_map(|number| number.agent_id);
-    read(visit, agents_of(visit).filter(agent::Column::Id.is_in(ids))).await
-}
-
 /// `GET /dashboard/numbers`
 pub async fn list(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let before = form::asked(&request, PLACE)?.read(&[], |form| {
@@ -81,7 +42,8 @@ pub async fn list(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse,
     numbers.truncate(PAGE);
     let last = numbers.last().map(|last| last.id).filter(|_| has_more);
     let older = last.map(|last| format!("{PATH}?before={last}"));
-    let assigned = assigned(&visit, &numbers).await?;
+    let agents = numbers.iter().filter_map(|number| number.agent_id);
+    let assigned = agent_choice::of(&visit, agents).await?;
     let mut choices = newest(&visit, CHOICES_MAX + 1).await?;
     let are_all = u64::try_from(choices.len()).is_ok_and(|there| there <= CHOICES_MAX);
     if !are_all {
@@ -153,7 +115,7 @@ fn agent_cell(
     visit: &SignedIn,
     number: &phone_number::Model,
     present: Option<(AgentId, &Choice)>,
-    choices: &Choices,
+    choices: &AgentChoices,
     are_all: bool,
 ) -> Markup {
     if !visit.is_owner() {
@@ -173,7 +135,7 @@ fn agent_cell(
         (post(visit, &agents::assign_path(number.id), html! {
             div.row {
                 select name="agentId" aria-label=(visit.tn("numbers-agent-of", &[("number", did.into())])) {
-                    @for (value, name) in options(visit, &choices) {
+                    @for (value, name) in choices_or_none(visit, &choices) {
                         option value=(value) selected[value == chosen] { (name) }
                     }
                 }
@@ -187,21 +149,10 @@ fn agent_cell(
 }
 
 /// The choices: no agent, or an agent, newest first.
-fn options(visit: &SignedIn, choices: &Choices) -> Vec<(String, String)> {
+fn choices_or_none(visit: &SignedIn, choices: &AgentChoices) -> Vec<(String, String)> {
     let nobody = (String::new(), visit.t("numbers-no-agent"));
-    let named = |(id, agent): (&AgentId, &Choice)| {
-        let name = match agent.is_active {
-            true => names::choice(&agent.name),
-            false => format!(
-                "{} ({})",
-                names::choice(&agent.name),
-                visit.t("agents-inactive")
-            ),
-        };
-        (id.to_string(), name)
-    };
     std::iter::once(nobody)
-        .chain(choices.iter().rev().map(named))
+        .chain(options(visit, choices))
         .collect()
 }
 
@@ -247,13 +198,13 @@ async fn offer(
         .collect();
     let left_out = found.len().saturating_sub(OFFERED_MAX);
     let is_nothing = found.is_empty();
-    let mut offered: Choices = found.into_iter().skip(left_out).collect();
+    let mut offered: AgentChoices = found.into_iter().skip(left_out).collect();
     offered.extend(present);
     let path = agents::assign_path(number.id);
     let field = Field::select(
         "agentId",
         visit.t("numbers-agent"),
-        options(visit, &offered),
+        choices_or_none(visit, &offered),
     );
     let name = Field::text("name", visit.t("numbers-seek")).filter();
     Ok(html! {

@@ -12,34 +12,42 @@ pub struct HttpRefusal {
     status: StatusCode,
     code: &'static str,
     message: &'static str,
+    /// Seconds for the header `Retry-After`.
+    retry_after: Option<i64>,
 }
 
 impl HttpRefusal {
-    /// A missing or invalid token.
-    pub fn unauthorized(code: &'static str, message: &'static str) -> Self {
+    /// A refusal with any status.
+    pub const fn new(status: StatusCode, code: &'static str, message: &'static str) -> Self {
         Self {
-            status: StatusCode::UNAUTHORIZED,
+            status,
             code,
             message,
+            retry_after: None,
         }
+    }
+
+    /// The request may succeed after this time.
+    pub const fn after(self, seconds: i64) -> Self {
+        Self {
+            retry_after: Some(seconds),
+            ..self
+        }
+    }
+
+    /// A missing or invalid token.
+    pub const fn unauthorized(code: &'static str, message: &'static str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, code, message)
     }
 
     /// Something is missing here, or for now.
-    pub fn unavailable(code: &'static str, message: &'static str) -> Self {
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            code,
-            message,
-        }
+    pub const fn unavailable(code: &'static str, message: &'static str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
     }
 
     /// A malformed request.
-    pub fn bad_request(code: &'static str, message: &'static str) -> Self {
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            code,
-            message,
-        }
+    pub const fn bad_request(code: &'static str, message: &'static str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
     }
 }
 
@@ -52,6 +60,9 @@ impl ResponseError for HttpRefusal {
         let mut response = HttpResponse::build(self.status);
         if self.status == StatusCode::UNAUTHORIZED {
             response.insert_header(("WWW-Authenticate", "Bearer"));
+        }
+        if let Some(seconds) = self.retry_after {
+            response.insert_header(("Retry-After", seconds.to_string()));
         }
         response.json(json!({
             "error": {"code": self.code, "message": self.message, "requestId": current_request_id()},

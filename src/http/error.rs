@@ -1,4 +1,6 @@
-//! The errors of operations and requests, and the only table from code to HTTP status and exit code.
+//! The errors of operations and requests. Their codes are in [`codes`].
+
+mod codes;
 
 use std::fmt::Write as _;
 
@@ -14,6 +16,7 @@ use dikala_entities::store::{is_transient, lost_a_race, took_too_long};
 use sea_orm::DbErr;
 use serde::Serialize;
 
+pub use self::codes::Code;
 use super::{body::BODY_BYTES_MAX, field::FieldError, request_id::current_request_id};
 
 /// `Retry-After` of a 503, in seconds.
@@ -32,99 +35,6 @@ const VERSIONS_RETRY_SECONDS: i64 = OPENING_MS / 1_000;
 /// Fields named in one answer, at most.
 const FIELDS_MAX: usize = 100;
 
-macro_rules! codes {
-    ($($status:literal exit $exit:literal { $($code:ident = $word:literal, $meaning:literal;)* })*) => {
-        /// Every code an error can carry. Closed: a client may match on it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Code { $($(#[doc = $meaning] $code,)*)* }
-
-        impl Code {
-            /// All codes, ordered by status.
-            pub const ALL: &'static [Self] = &[$($(Self::$code,)*)*];
-
-            /// The code in the error body.
-            pub const fn as_str(self) -> &'static str {
-                match self { $($(Self::$code => $word,)*)* }
-            }
-
-            /// The HTTP status of the code.
-            pub const fn status(self) -> u16 {
-                match self { $($(Self::$code => $status,)*)* }
-            }
-
-            /// The exit code of a command that fails with it.
-            pub const fn exit_code(self) -> u8 {
-                match self { $($(Self::$code => $exit,)*)* }
-            }
-
-            /// The meaning of the code, for the documentation.
-            pub const fn meaning(self) -> &'static str {
-                match self { $($(Self::$code => $meaning,)*)* }
-            }
-        }
-    };
-}
-
-codes! {
-    400 exit 6 { InvalidJson = "invalid_json", "The body cannot be parsed as JSON."; }
-    401 exit 6 {
-        MissingApiKey = "missing_api_key", "The header x-api-key is missing.";
-        InvalidApiKey = "invalid_api_key", "The API key is not a valid one.";
-        RevokedApiKey = "revoked_api_key", "The API key was revoked.";
-        MissingOperatorToken = "missing_operator_token", "The header Authorization with the operators' token is missing.";
-        InvalidOperatorToken = "invalid_operator_token", "The token is not one of the operators' tokens.";
-    }
-    403 exit 6 {
-        TenantSuspended = "tenant_suspended", "The account is suspended.";
-        ForeignHost = "foreign_host", "Without operator.token only requests to this machine's own name, from no other page, are answered.";
-        ReadOnlyToken = "read_only_token", "operator.read_token only reads; this takes operator.token.";
-    }
-    404 exit 5 {
-        AgentNotFound = "agent_not_found", "There is no such agent.";
-        PhoneNumberNotFound = "phone_number_not_found", "There is no such phone number.";
-        CallNotFound = "call_not_found", "There is no such call.";
-        SipMessagesNotFound = "sip_messages_not_found", "This process has no SIP messages of the call: the bridge that held it runs elsewhere or has restarted, or the call is not among its last 10,000.";
-        WebhookNotFound = "webhook_not_found", "There is no such webhook.";
-        FunctionNotFound = "function_not_found", "The agent has no function of that name.";
-        DeliveryNotFound = "delivery_not_found", "There is no such delivery.";
-        ChatNotFound = "chat_not_found", "There is no such chat, or its hour is over.";
-        RouteNotFound = "route_not_found", "There is nothing at this path.";
-        TenantNotFound = "tenant_not_found", "There is no such tenant.";
-        KeyNotFound = "key_not_found", "There is no such key, or it is revoked already.";
-        UserNotFound = "user_not_found", "There is no such user.";
-        BridgeNotFound = "bridge_not_found", "There is no such bridge, or it is revoked already.";
-        TransactionNotFound = "transaction_not_found", "There is no such transaction.";
-        ActorNotFound = "actor_not_found", "No actor of this type has run here.";
-    }
-    405 exit 6 { MethodNotAllowed = "method_not_allowed", "The path does not take this method; the header Allow names those it takes."; }
-    408 exit 6 { RequestTimeout = "request_timeout", "The body did not arrive in time."; }
-    409 exit 6 {
-        FunctionExists = "function_exists", "The agent has a function of that name already.";
-        WebhookLimitReached = "webhook_limit_reached", "The account has as many webhooks as it can have.";
-        CallNotActive = "call_not_active", "The call is over; or, where it is to be erased, it is not over yet.";
-        ChatAnswering = "chat_answering", "The chat is answering the message before.";
-        ChatFull = "chat_full", "The chat has as many messages as it can have.";
-        IdempotencyInProgress = "idempotency_in_progress", "The first request with this Idempotency-Key is still running.";
-        PhoneNumberExists = "phone_number_exists", "The number belongs to a tenant already.";
-        UserExists = "user_exists", "Somebody has that address already.";
-        ReferenceConflict = "reference_conflict", "The reference was used for another booking of the tenant's.";
-        InsufficientMinutes = "insufficient_minutes", "The tenant has fewer minutes available than are to be taken.";
-        VerificationRunning = "verification_running", "The ledger is being verified already.";
-    }
-    413 exit 6 { BodyTooLarge = "body_too_large", "The body has more than 262144 bytes."; }
-    415 exit 6 { UnsupportedMediaType = "unsupported_media_type", "The body is not declared as application/json."; }
-    422 exit 6 {
-        ValidationFailed = "validation_failed", "One or more fields or parameters are wrong; all of them are listed.";
-        IdempotencyKeyReused = "idempotency_key_reused", "The Idempotency-Key was used for another request.";
-    }
-    429 exit 6 { RateLimited = "rate_limited", "Too many requests; the header Retry-After says when to come back."; }
-    500 exit 1 { InternalError = "internal_error", "A fault of the service's own."; }
-    503 exit 1 {
-        NoTextModel = "no_text_model", "No language model for chats is configured here.";
-        Unavailable = "unavailable", "The service cannot answer now; try again after the seconds in Retry-After.";
-    }
-}
-
 /// The kind of object that was not found. Another tenant's object counts as not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
@@ -136,6 +46,7 @@ pub enum Missing {
     Function,
     Delivery,
     Chat,
+    Widget,
     Route,
     Tenant,
     Key,
@@ -184,6 +95,9 @@ pub enum ApiError {
     /// The limit.
     #[error("An account can have at most {0} webhooks; delete one first.")]
     WebhookLimitReached(usize),
+    /// The limit.
+    #[error("An account can have at most {0} widgets; delete one first.")]
+    WidgetLimitReached(usize),
     #[error("The call is over.")]
     CallNotActive,
     #[error("The message before is still being answered; wait for that.")]
@@ -298,6 +212,7 @@ impl ApiError {
             Self::RequestTimeout => Code::RequestTimeout,
             Self::FunctionExists(_) => Code::FunctionExists,
             Self::WebhookLimitReached(_) => Code::WebhookLimitReached,
+            Self::WidgetLimitReached(_) => Code::WidgetLimitReached,
             Self::CallNotActive | Self::CallStillRunning => Code::CallNotActive,
             Self::ChatAnswering => Code::ChatAnswering,
             Self::ChatFull(_) => Code::ChatFull,
@@ -336,6 +251,7 @@ impl ApiError {
             Missing::Function => Code::FunctionNotFound,
             Missing::Delivery => Code::DeliveryNotFound,
             Missing::Chat => Code::ChatNotFound,
+            Missing::Widget => Code::WidgetNotFound,
             Missing::Route => Code::RouteNotFound,
             Missing::Tenant => Code::TenantNotFound,
             Missing::Key => Code::KeyNotFound,

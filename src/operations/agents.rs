@@ -11,7 +11,7 @@ pub mod weight;
 use dikala_actors::calls::versions::{orphan, record};
 use dikala_entities::{
     AgentId, AuditAction, Millis, OfTenant, TenantId, agent, function, phone_number,
-    store::Transaction,
+    store::Transaction, widget,
 };
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel,
@@ -24,7 +24,7 @@ pub use fields::{AgentInput, AgentList, AgentSummary, AgentView, READ_ONLY, valu
 pub use form::{FormField, in_form, shapes};
 pub use versions::{AgentVersion, version, versions_of};
 
-use super::OperationContext;
+use super::{OperationContext, OperationWrite};
 use crate::{
     audit::AuditChange,
     http::{
@@ -77,6 +77,27 @@ pub async fn lock(
         (agent.version, agent.weight) = (recorded.version, recorded.weight);
     }
     Ok(agent)
+}
+
+/// Locks the agent that a request's `agentId` names, so that it cannot be deleted before the commit. `id` is none if it is malformed.
+pub(super) async fn chosen(
+    write: &OperationWrite<'_>,
+    id: Option<AgentId>,
+) -> Result<AgentId, ApiError> {
+    let (tenant, now) = (write.context.tenant()?, write.context.now);
+    let found = match id {
+        Some(id) => lock(write, tenant, id, now).await,
+        None => Err(ApiError::NotFound(Missing::Agent)),
+    };
+    match found {
+        Ok(agent) => Ok(agent.id),
+        Err(ApiError::NotFound(_)) => {
+            let predicate = "must be the id of one of your agents";
+            let fault = ValueFault::new(FieldCode::NotFound, predicate);
+            Err(ApiError::field(fault.in_field("agentId")))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 async fn refuse_too_many(txn: &Transaction, tenant: TenantId) -> Result<(), ApiError> {
@@ -159,7 +180,7 @@ pub async fn update(
     write.commit(agent.into()).await
 }
 
-/// Deletes an agent with its functions; its numbers stay without one.
+/// Deletes an agent with its functions and widgets; its numbers stay without one.
 pub async fn delete(
     context: OperationContext,
     id: Id<AgentId>,
@@ -177,6 +198,10 @@ pub async fn delete(
         .exec(&*write)
         .await?;
     orphan(&*write, agent.id, now).await?;
+    widget::Entity::delete_many()
+        .filter(widget::Column::AgentId.eq(agent.id))
+        .exec(&*write)
+        .await?;
     agent::Entity::delete_by_id(agent.id).exec(&*write).await?;
     let change = AuditChange::new(AuditAction::AgentDelete, agent.id).with(&agent.name);
     write.record(tenant, change).await?;

@@ -37,6 +37,7 @@ pub mod texts;
 pub mod voices;
 pub mod web_calls;
 pub mod webhooks;
+pub mod widgets;
 
 #[cfg(test)]
 mod tests;

@@ -347,7 +347,7 @@ pub async fn assign_agent(
     let mut write = context.begin().await?;
     let agent_id = match wanted {
         None => None,
-        Some(wanted) => Some(existing_agent(&write, wanted).await?),
+        Some(wanted) => Some(agents::chosen(&write, wanted).await?),
     };
     let mut row = lock(&write, id.0).await?;
     if row.agent_id != agent_id {
@@ -367,25 +367,4 @@ fn agent_id(value: &Value) -> ParseResult<Option<AgentId>> {
         .as_str()
         .ok_or_else(|| ValueFault::new(FieldCode::InvalidType, "must be a string or null"))?;
     Ok(text.parse().ok())
-}
-
-/// Locks the agent, so that it cannot be deleted before the commit.
-async fn existing_agent(
-    write: &OperationWrite<'_>,
-    id: Option<AgentId>,
-) -> Result<AgentId, ApiError> {
-    let (tenant, now) = (write.context.tenant()?, write.context.now);
-    let found = match id {
-        Some(id) => agents::lock(write, tenant, id, now).await,
-        None => Err(ApiError::NotFound(Missing::Agent)),
-    };
-    match found {
-        Ok(agent) => Ok(agent.id),
-        Err(ApiError::NotFound(_)) => {
-            let predicate = "must be the id of one of your agents";
-            let fault = ValueFault::new(FieldCode::NotFound, predicate);
-            Err(ApiError::field(fault.in_field("agentId")))
-        }
-        Err(error) => Err(error),
-    }
 }

@@ -2,7 +2,7 @@
 
 use dikala_entities::{
     AgentId, CalleeNumber, CallerNumber, Credential, CredentialHash, Millis, PhoneNumber, Store,
-    WEB_CALL_SCHEME, web_call,
+    TenantId, WEB_CALL_SCHEME, web_call,
 };
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, Statement};
 use serde::Serialize;
@@ -25,10 +25,13 @@ pub const PATH: &str = "/web/v1/call";
 const GOOD_MS: i64 = 60_000;
 /// Unused tokens of a tenant; older ones are forgotten.
 const UNUSED_MAX: i64 = 200;
-const FORGET: &str = "DELETE FROM web_calls WHERE tenant_id = $1 AND used_at IS NULL AND hash NOT IN (SELECT hash FROM web_calls \
-                      WHERE tenant_id = $1 AND used_at IS NULL ORDER BY expires_at DESC LIMIT $2)";
+const FORGET: &str = "DELETE FROM web_calls WHERE tenant_id = $1 AND used_at IS NULL AND widget_id IS NULL AND hash NOT IN \
+                      (SELECT hash FROM web_calls WHERE tenant_id = $1 AND used_at IS NULL AND widget_id IS NULL \
+                      ORDER BY expires_at DESC LIMIT $2)";
 /// The time after its use in which a token's draft is kept for the call.
 const KEPT_MS: i64 = 10 * 60_000;
+/// The time after its use in which a widget's token counts: longer than a call can last.
+const COUNTED_MS: i64 = 5 * 60 * 60_000;
 
 /// A call from a browser that is about to begin.
 #[derive(Clone, Debug, ToSchema)]
@@ -57,6 +60,37 @@ pub struct WebCallToken {
     /// The WebSocket of the call.
     url: String,
     pub expires_at: Millis,
+}
+
+impl WebCallToken {
+    /// A new token of an agent, and its row, which is not stored yet.
+    pub(super) fn new(
+        base: &str,
+        agent: (TenantId, AgentId),
+        caller: &str,
+        now: Millis,
+    ) -> Result<(Self, web_call::Model), ApiError> {
+        let token = WEB_CALL_SCHEME.generate();
+        let caller = CallerNumber::try_from(caller.to_owned());
+        let row = web_call::Model {
+            hash: token.hash(),
+            tenant_id: agent.0,
+            agent_id: agent.1,
+            caller_number: caller.map_err(|_| ApiError::Internal)?,
+            settings: None,
+            is_detailed: false,
+            expires_at: now.plus_ms(GOOD_MS),
+            used_at: None,
+            widget_id: None,
+            visitor: None,
+        };
+        let created = Self {
+            url: format!("{}{PATH}?token={}", sockets(base), token.expose()),
+            token: token.expose().to_owned(),
+            expires_at: row.expires_at,
+        };
+        Ok((created, row))
+    }
 }
 
 /// Makes a token. Its call shows functions by their names alone: it may be for a customer.
@@ -102,22 +136,17 @@ async fn make(
         true => Some(draft::settings(tried, functions)?),
         false => None,
     };
-    let caller = caller.map_or(CalleeNumber::WEB.to_owned(), |it| it.as_str().to_owned());
-    let token = WEB_CALL_SCHEME.generate();
+    let caller = caller.as_ref().map_or(CalleeNumber::WEB, |it| it.as_str());
+    let (token, blank) = WebCallToken::new(
+        context.base(),
+        (agent.tenant_id, agent.id),
+        caller,
+        context.now,
+    )?;
     let row = web_call::Model {
-        hash: token.hash(),
-        tenant_id: agent.tenant_id,
-        agent_id: agent.id,
-        caller_number: CallerNumber::try_from(caller).map_err(|_| ApiError::Internal)?,
         settings,
         is_detailed,
-        expires_at: context.now.plus_ms(GOOD_MS),
-        used_at: None,
-    };
-    let created = WebCallToken {
-        url: format!("{}{PATH}?token={}", sockets(context.base()), token.expose()),
-        token: token.expose().to_owned(),
-        expires_at: row.expires_at,
+        ..blank
     };
     let write = context.begin().await?;
     web_call::Entity::insert(row.into_active_model())
@@ -130,7 +159,7 @@ async fn make(
     );
     write.execute_raw(forget).await?;
     write
-        .commit(Created::at(PATH.to_owned(), created).secret())
+        .commit(Created::at(PATH.to_owned(), token).secret())
         .await
 }
 
@@ -169,9 +198,10 @@ pub async fn take(
     now: Millis,
 ) -> Result<Option<UsedToken>, DbErr> {
     let txn = store.begin().await?;
-    let sql = "UPDATE web_calls SET used_at = $1, expires_at = $2 WHERE hash = $3 AND used_at IS NULL AND expires_at > $1 \
-               RETURNING hash, agent_id, caller_number, is_detailed";
-    let values = [now.into(), now.plus_ms(KEPT_MS).into(), token.hash().into()];
+    let sql = "UPDATE web_calls SET used_at = $1, expires_at = CASE WHEN widget_id IS NULL THEN CAST($2 AS BIGINT) ELSE CAST($4 AS BIGINT) END \
+               WHERE hash = $3 AND used_at IS NULL AND expires_at > $1 RETURNING hash, agent_id, caller_number, is_detailed";
+    let (kept, counted) = (now.plus_ms(KEPT_MS), now.plus_ms(COUNTED_MS));
+    let values = [now.into(), kept.into(), token.hash().into(), counted.into()];
     let take = Statement::from_sql_and_values(store.backend(), sql, values);
     let taken = UsedToken::find_by_statement(take).one(&txn).await?;
     txn.commit().await?;

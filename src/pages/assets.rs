@@ -27,6 +27,9 @@ pub enum Asset {
     Icon,
     /// Talks to an agent, on its page only.
     Talk,
+    /// The frame of a widget, on websites.
+    Widget,
+    WidgetStyle,
 }
 
 struct CompressedAsset {
@@ -36,7 +39,7 @@ struct CompressedAsset {
     gzip: Vec<u8>,
 }
 
-static PREPARED: LazyLock<[CompressedAsset; 4]> = LazyLock::new(|| {
+static PREPARED: LazyLock<[CompressedAsset; 6]> = LazyLock::new(|| {
     [
         prepare(
             "style",
@@ -60,7 +63,27 @@ static PREPARED: LazyLock<[CompressedAsset; 4]> = LazyLock::new(|| {
             "talk",
             "js",
             "text/javascript; charset=utf-8",
-            include_bytes!("assets/talk.js"),
+            concat!(
+                include_str!("assets/voice.js"),
+                include_str!("assets/talk.js")
+            )
+            .as_bytes(),
+        ),
+        prepare(
+            "frame",
+            "js",
+            "text/javascript; charset=utf-8",
+            concat!(
+                include_str!("assets/voice.js"),
+                include_str!("assets/frame.js")
+            )
+            .as_bytes(),
+        ),
+        prepare(
+            "widget",
+            "css",
+            "text/css; charset=utf-8",
+            include_bytes!("assets/widget.css"),
         ),
     ]
 });
@@ -88,6 +111,8 @@ impl Asset {
             Self::Script => 1,
             Self::Icon => 2,
             Self::Talk => 3,
+            Self::Widget => 4,
+            Self::WidgetStyle => 5,
         };
         format!("{base}{PATH}/{}", PREPARED[at].name)
     }
@@ -127,8 +152,13 @@ mod tests {
     /// A first visit loads less than 60 KB, the page included.
     #[test]
     fn they_are_small_and_named_by_what_is_in_them() {
-        let bytes: usize = PREPARED.iter().map(|asset| asset.gzip.len()).sum();
-        assert!((1..20_000).contains(&bytes), "{bytes}");
+        let bytes = |assets: &[CompressedAsset]| -> usize {
+            assets.iter().map(|asset| asset.gzip.len()).sum()
+        };
+        let (pages, widget) = PREPARED.split_at(4);
+        assert!((1..20_000).contains(&bytes(pages)), "{}", bytes(pages));
+        // With `widget.js`, the button of a website has less than 20 KB.
+        assert!((1..15_000).contains(&bytes(widget)), "{}", bytes(widget));
         for asset in [Asset::Style, Asset::Script, Asset::Icon, Asset::Talk] {
             assert!(
                 asset.path("/dashboard").starts_with("/dashboard/assets/"),

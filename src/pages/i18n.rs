@@ -206,12 +206,13 @@ mod tests {
     }
 
     /// Rooms whose texts exist in all languages.
-    const ROOMS: [&str; 5] = [
+    const ROOMS: [&str; 6] = [
         "console",
         "dashboard",
         "mails",
         "operations/agents",
         "pages",
+        "web",
     ];
 
     /// All string literals in the sources of the rooms.

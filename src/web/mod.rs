@@ -1,12 +1,13 @@
 //! Calls from browsers: a WebSocket with the audio of a call, for a token that was made for it ([`web_calls`]).
 //!
-//! [`messages`] is the wire format, [`session`] a call. To the call itself the socket is a leg like a telephone's.
+//! [`messages`] is the wire format, [`session`] a call, [`widget`] the button of a website. To the call itself the socket is a leg like a telephone's.
 //!
 //! [`web_calls`]: crate::operations::web_calls
 
 mod messages;
 mod outgoing;
 mod session;
+mod widget;
 
 use std::sync::Arc;
 
@@ -120,7 +121,8 @@ fn unknown() -> HttpRefusal {
     HttpRefusal::unauthorized("invalid_web_call_token", message)
 }
 
-/// Mounts `/web/v1`.
+/// Mounts `/web/v1`, and `/widget.js`.
 pub fn configure(cfg: &mut web::ServiceConfig) {
+    widget::configure(cfg);
     cfg.service(web::resource(PATH).route(web::get().to(call)));
 }

@@ -8,6 +8,7 @@ mod operators;
 mod pictures;
 mod story;
 mod talk;
+mod widget;
 
 use std::collections::BTreeSet;
 

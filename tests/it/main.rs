@@ -62,3 +62,4 @@ mod traces;
 mod turns;
 mod web_calls;
 mod webhooks;
+mod widgets;

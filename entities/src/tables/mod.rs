@@ -36,5 +36,6 @@ pub mod user;
 pub mod web_call;
 pub mod webhook;
 pub mod webhook_stat;
+pub mod widget;
 
 pub use of_tenant::OfTenant;

@@ -5,7 +5,7 @@ use sea_orm::{ColumnTrait, EntityTrait, PrimaryKeyTrait, QueryFilter, Select};
 use super::{
     agent, agent_setting, agent_version, api_key, attempt, call, chat, credit_account, credit_hold,
     credit_transaction, delivery, erasure, event, function, invocation, kept_version, mail,
-    phone_number, recovery, transcript, user, webhook,
+    phone_number, recovery, transcript, user, webhook, widget,
 };
 use crate::values::TenantId;
 
@@ -41,7 +41,7 @@ macro_rules! of_tenant {
 
 of_tenant! {
     agent agent_setting agent_version api_key attempt call chat credit_account credit_hold credit_transaction delivery erasure event
-    function invocation kept_version mail phone_number recovery transcript user webhook
+    function invocation kept_version mail phone_number recovery transcript user webhook widget
 }
 
 impl attempt::Entity {

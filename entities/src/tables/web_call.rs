@@ -2,7 +2,7 @@
 
 use sea_orm::entity::prelude::*;
 
-use crate::values::{AgentId, CallerNumber, CredentialHash, Millis, TenantId};
+use crate::values::{AgentId, CallerNumber, CredentialHash, Millis, TenantId, WidgetId};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "web_calls")]
@@ -19,6 +19,10 @@ pub struct Model {
     pub is_detailed: bool,
     pub expires_at: Millis,
     pub used_at: Option<Millis>,
+    /// The widget that a visitor of a website pressed. Such a row is kept as long as its call can last.
+    pub widget_id: Option<WidgetId>,
+    /// A hash of that visitor's network address.
+    pub visitor: Option<String>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

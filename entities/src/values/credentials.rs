@@ -29,6 +29,8 @@ pub const BRIDGE_TOKEN_SCHEME: Scheme = Scheme("dkb_");
 pub const SESSION_SCHEME: Scheme = Scheme("dks_");
 /// Tokens for one call from a browser.
 pub const WEB_CALL_SCHEME: Scheme = Scheme("wct_");
+/// Keys of widgets. They stand in the pages of websites, so they are no secrets.
+pub const WIDGET_SCHEME: Scheme = Scheme("dkw_");
 /// One-time links to the dashboard.
 pub const LOGIN_LINK_SCHEME: Scheme = Scheme("dko_");
 

@@ -175,6 +175,8 @@ ids! {
     MailId = "mail";
     /// A conversation in writing with an agent.
     ChatId = "chat";
+    /// A button of a website that calls an agent.
+    WidgetId = "wgt";
     /// A process of the service, from its start or from the loss of its lease until its end or the next loss.
     NodeId = "node";
 }

@@ -22,7 +22,7 @@ pub use actor::{Actor, ActorError};
 pub use conversation::{ConversationSettings, END_SECONDS, REMINDER_SECONDS, TurnLatencyMs};
 pub use credentials::{
     API_KEY_SCHEME, BRIDGE_TOKEN_SCHEME, Credential, CredentialHash, LOGIN_LINK_SCHEME,
-    SESSION_SCHEME, Scheme, WEB_CALL_SCHEME,
+    SESSION_SCHEME, Scheme, WEB_CALL_SCHEME, WIDGET_SCHEME,
 };
 pub use email::{Email, EmailError};
 pub use enums::{
@@ -34,7 +34,7 @@ pub use enums::{
 pub use ids::{
     AgentId, ApiKeyId, AuditId, BridgeId, CallId, ChatId, CommandId, DeliveryId, EventId,
     FunctionId, IdError, MailId, NodeId, PhoneNumberId, RecoveryId, RequestId, TenantId,
-    TransactionId, UserId, WebhookId,
+    TransactionId, UserId, WebhookId, WidgetId,
 };
 pub use instant::{Millis, MillisError};
 pub use minutes::{MINUTES_MAX, Minutes, MinutesError};

@@ -54,6 +54,7 @@ fn steps(world: &ApiWorld, live: CallId) -> Vec<Step> {
     let prompt = json!({"name": "B", "systemPrompt": "a prompt of ours"});
     let escalation = json!({"escalationNumber": "+6281277777777", "isActive": false});
     let to = json!({"to": "+6281277777777"});
+    let widget = json!({"name": "W", "agentId": agent, "origins": ["https://example.com"]});
     let draft = json!({"draft": {"systemPrompt": "a prompt of ours"}});
     vec![
         step("calls.transfer", format!("/calls/{live}/transfer"), to),
@@ -78,6 +79,17 @@ fn steps(world: &ApiWorld, live: CallId) -> Vec<Step> {
             json!({"agentId": null}),
         ),
         step("chats.create", format!("/agents/{agent}/chats"), draft),
+        step("widgets.create", "/widgets".into(), widget),
+        step(
+            "widgets.update",
+            format!("/widgets/{}", world.ours.widget),
+            json!({"maxConcurrent": 3}),
+        ),
+        step(
+            "widgets.delete",
+            format!("/widgets/{}", world.ours.widget),
+            None,
+        ),
         step("agents.delete", format!("/agents/{agent}"), None),
         step("webhooks.create", "/webhooks".into(), other),
         step(

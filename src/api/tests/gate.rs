@@ -64,6 +64,7 @@ async fn what_is_anothers_is_not_there_byte_for_byte(#[values(Sqlite, Postgres)]
         "calls" => world.theirs.running.to_string(),
         "webhooks" => world.theirs.webhook.to_string(),
         "deliveries" => world.theirs.delivery.to_string(),
+        "widgets" => world.theirs.widget.to_string(),
         _ => world.theirs.agent.to_string(),
     };
     for route in ROUTES.iter().filter(|route| route.path.contains("{id}")) {

@@ -3,9 +3,10 @@
 use dikala_entities::{
     API_KEY_SCHEME, AgentId, ApiKeyId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventKind,
     FunctionId, FunctionMethod, HangupInitiator, HangupReason, Millis, OutboundUrl, PhoneNumber,
-    PhoneNumberId, Plan, Secret, SecretPlace, Store, TenantId, UrlPolicy, Vault, WebhookId, agent,
-    api_key, call, event, function, phone_number, tenant,
+    PhoneNumberId, Plan, Secret, SecretPlace, Store, TenantId, UrlPolicy, Vault, WIDGET_SCHEME,
+    WebhookId, WidgetId, agent, api_key, call, event, function, phone_number, tenant,
     webhook::{self, NewWebhook},
+    widget,
 };
 use dikala_testkit::rows;
 use serde_json::json;
@@ -23,6 +24,7 @@ pub struct TenantSeed {
     pub ended: CallId,
     pub webhook: WebhookId,
     pub delivery: DeliveryId,
+    pub widget: WidgetId,
 }
 
 pub fn url(text: &str) -> OutboundUrl {
@@ -55,9 +57,11 @@ impl TenantSeed {
             ended: CallId::new(now),
             webhook: WebhookId::new(now),
             delivery: DeliveryId::new(now),
+            widget: WidgetId::new(now),
         };
         seed.write_account(store, vault, now, &key).await;
         seed.write_agent(store, now).await;
+        seed.write_widget(store, now).await;
         rows::insert(
             store.writer(),
             seed.call(seed.running, CallStatus::Answered, now),
@@ -152,6 +156,27 @@ impl TenantSeed {
                 label: "Main".into(),
                 is_active: true,
                 agent_id: Some(self.agent),
+                created_at: now,
+                updated_at: now,
+            },
+        )
+        .await;
+    }
+
+    async fn write_widget(&self, store: &Store, now: Millis) {
+        rows::insert(
+            store.writer(),
+            widget::Model {
+                id: self.widget,
+                tenant_id: self.tenant,
+                agent_id: self.agent,
+                name: "Shop".into(),
+                key: WIDGET_SCHEME.generate().expose().into(),
+                origins: json!(["https://shop.example.com"]).to_string(),
+                calls_per_visitor: 5,
+                max_concurrent: 5,
+                texts: "{}".into(),
+                color: None,
                 created_at: now,
                 updated_at: now,
             },

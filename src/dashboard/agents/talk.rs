@@ -77,8 +77,11 @@ pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
             }
             div.keys data-talk="keys" hidden role="group" aria-label=(visit.t("talk-keys")) {}
             p role="status" data-talk="state" {}
-            ol.conversation role="log" aria-label=(visit.t("talk-log")) data-talk="log" {}
+            div role="log" aria-label=(visit.t("talk-log")) { ol.conversation data-talk="log" {} }
             p.way { a data-talk="link" hidden href="/dashboard/calls" target="_blank" rel="noopener" { (visit.t("talk-link")) } }
+            @if visit.is_owner() {
+                p.way { a href={ "/dashboard/widgets/new?agentId=" (agent) } { (visit.t("talk-website")) } }
+            }
             script src=(script) defer {}
         }
     }

@@ -8,7 +8,7 @@ use std::{
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use dikala_entities::{
     AgentId, ApiKeyId, BridgeId, CallId, ChatId, DeliveryId, PhoneNumberId, TenantId,
-    TransactionId, UserId, WebhookId,
+    TransactionId, UserId, WebhookId, WidgetId,
 };
 
 use crate::http::error::{ApiError, Missing};
@@ -57,6 +57,10 @@ impl PathId for DeliveryId {
 
 impl PathId for ChatId {
     const MISSING: Missing = Missing::Chat;
+}
+
+impl PathId for WidgetId {
+    const MISSING: Missing = Missing::Widget;
 }
 
 impl PathId for ApiKeyId {

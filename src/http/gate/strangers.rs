@@ -17,6 +17,8 @@ use crate::{
 };
 
 const ADDRESSES_MAX: usize = 50_000;
+/// Requests of one network address for widgets within a minute. Many visitors may share one.
+const VISITS_MAX: u32 = 600;
 /// Recently valid credentials that are remembered. They are looked up regardless of failures at their address.
 const PROVEN_MAX: u64 = 100_000;
 
@@ -85,6 +87,8 @@ pub struct UnknownClients {
     refused: Limiter<IpAddr>,
     /// Unknown credentials by address.
     guessed: Limiter<IpAddr>,
+    /// Requests for widgets by address.
+    visits: Limiter<IpAddr>,
     proven: Cache<CredentialHash, ()>,
     /// Look-ups under way of credentials that never were valid. One request looks up; the others wait for its result.
     trying: DashMap<CredentialHash, watch::Sender<LookUpResult>>,
@@ -125,6 +129,7 @@ impl Default for UnknownClients {
         Self {
             refused: Limiter::new(ADDRESSES_MAX),
             guessed: Limiter::new(ADDRESSES_MAX),
+            visits: Limiter::new(ADDRESSES_MAX),
             proven: Cache::new(PROVEN_MAX),
             trying: DashMap::new(),
         }
@@ -132,6 +137,15 @@ impl Default for UnknownClients {
 }
 
 impl UnknownClients {
+    /// Counts a request of a website's visitor. Fails above the limit.
+    pub fn visit(&self, visitor: &UnknownClient) -> Result<(), ApiError> {
+        let visitor = UnknownClient {
+            limit: VISITS_MAX,
+            ..*visitor
+        };
+        visitor.count(&self.visits)
+    }
+
     /// Looks up the credential with that hash, unless its address guessed too often. `is_refusal` is true for an
     /// error that means an invalid credential, and false for an internal fault.
     pub async fn look_up<T, E: From<ApiError>>(

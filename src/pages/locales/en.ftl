@@ -266,6 +266,7 @@ talk-level = Your voice
 talk-keys = Keys
 talk-log = The conversation
 talk-link = Open the call
+talk-website = Put a button for this agent on your website
 talk-connecting = Connecting…
 talk-ready = The agent is on the line. Speak.
 talk-ended = The call is over.
@@ -512,10 +513,13 @@ secret-rotate-final = The old secret does not come back.
 
 ## Webhooks
 
+nav-widgets = Website
 nav-webhooks = Webhooks
 nav-credits = Credit
 nav-audit = Audit log
 
+done-widget-created = Widget created. Copy the line below into your website.
+done-widget-deleted = Widget deleted. Its button disappears when a page is opened again.
 done-webhook-made = Webhook created. Copy its secret below.
 done-webhook-enabled = Webhook enabled. Waiting deliveries are sent now.
 done-webhook-disabled = Webhook disabled.
@@ -717,6 +721,9 @@ audit-function-create = Function created
 audit-function-update = Function changed
 audit-function-delete = Function deleted
 audit-chat-create = Chat begun
+audit-widget-create = Widget created
+audit-widget-update = Widget changed
+audit-widget-delete = Widget deleted
 audit-webhook-create = Webhook created
 audit-webhook-update = Webhook changed
 audit-webhook-delete = Webhook deleted
@@ -1015,3 +1022,61 @@ mails-disabled-webhook =
 
     { $page }
 mails-switch-off = You get this mail as an owner. You can turn such mails off here: { $page }
+
+## The button on websites
+
+widget-start = Talk to us
+widget-notice = You talk with an AI assistant.
+widget-ready = Go ahead, we are listening.
+widget-ended = The call is over.
+widget-lost = The connection was lost. Please try again.
+widget-refused = The microphone is blocked. Allow it beside the page's address, then try again.
+widget-limit = You have called often within the last hour. Please try again later.
+widget-unavailable = We cannot take calls at the moment. Please try again later.
+widget-caller = You
+widget-agent = Assistant
+widget-title = Voice call
+
+## Widgets
+
+widgets-title = Buttons for websites
+widgets-words = A button on your website by which visitors talk with an agent, without a telephone.
+widgets-none = No buttons yet
+widgets-none-words = Create one, and copy one line into your website.
+widgets-new = New button
+widgets-new-words = Choose who answers, and on which website the button may appear.
+widgets-create = Create button
+widgets-too-many = You can have at most { $most } buttons. Delete one first.
+widgets-name = Name
+widgets-name-hint = For yourself. Visitors do not see it.
+widgets-agent = Agent
+widgets-origins = Websites
+widgets-origins-hint = One address a line, such as https://shop.example.com. The button appears on no other website.
+widgets-per-visitor = Calls per visitor and hour
+widgets-per-visitor-hint = Counted by network address. People in one office or mobile network may share one.
+widgets-concurrent = Visitors who talk at the same time
+widgets-color = Colour of the button
+widgets-color-hint = As # and six digits, such as #0f766e.
+widgets-texts = Words of the button
+widgets-texts-words = Leave a field empty for the built-in words, which follow the visitor's language.
+widgets-text-start = Button
+widgets-text-notice = Notice below the button
+widgets-text-connecting = While it connects
+widgets-text-ready = When the agent is on the line
+widgets-text-end = Button to hang up
+widgets-text-ended = After the call
+widgets-text-lost = When the connection is lost
+widgets-text-refused = When the microphone is blocked
+widgets-text-missing = When there is no microphone
+widgets-text-limit = After too many calls
+widgets-text-unavailable = When no call is possible
+widgets-text-caller = Name of the visitor
+widgets-text-agent = Name of the agent
+widgets-text-title = Title for screen readers
+widgets-line = The line for your website
+widgets-line-words = Put this line into the pages of your website, before </body>. Website builders call it "custom code" or "embed code".
+widgets-line-more = With data-element="#id" the button stands in an element of your page instead of the corner. With data-lang="id" it speaks Indonesian.
+widgets-settings = Settings
+widgets-delete = Delete
+widgets-delete-title = Delete this button?
+widgets-delete-words = It disappears from these websites. Calls in progress continue. You cannot undo this.

@@ -261,6 +261,7 @@ talk-level = Suara Anda
 talk-keys = Tombol
 talk-log = Percakapan
 talk-link = Buka panggilan
+talk-website = Pasang tombol untuk agen ini di situs web Anda
 talk-connecting = Menghubungkan…
 talk-ready = Agen sudah tersambung. Silakan bicara.
 talk-ended = Panggilan selesai.
@@ -504,10 +505,13 @@ secret-rotate-final = Rahasia lama tidak kembali.
 
 ## Webhook
 
+nav-widgets = Situs web
 nav-webhooks = Webhook
 nav-credits = Saldo
 nav-audit = Catatan audit
 
+done-widget-created = Widget dibuat. Salin baris di bawah ini ke situs web Anda.
+done-widget-deleted = Widget dihapus. Tombolnya hilang saat halaman dibuka lagi.
 done-webhook-made = Webhook sudah dibuat. Salin rahasianya di bawah ini.
 done-webhook-enabled = Webhook sudah dinyalakan. Yang menunggu sekarang dikirim.
 done-webhook-disabled = Webhook sudah dimatikan.
@@ -703,6 +707,9 @@ audit-function-create = Fungsi dibuat
 audit-function-update = Fungsi diubah
 audit-function-delete = Fungsi dihapus
 audit-chat-create = Percakapan tertulis dimulai
+audit-widget-create = Widget dibuat
+audit-widget-update = Widget diubah
+audit-widget-delete = Widget dihapus
 audit-webhook-create = Webhook dibuat
 audit-webhook-update = Webhook diubah
 audit-webhook-delete = Webhook dihapus
@@ -979,3 +986,61 @@ mails-disabled-webhook =
 
     { $page }
 mails-switch-off = Anda menerima email ini sebagai pemilik. Surel semacam ini dimatikan di sini: { $page }
+
+## Tombol di situs web
+
+widget-start = Bicara dengan kami
+widget-notice = Anda berbicara dengan asisten AI.
+widget-ready = Silakan bicara, kami mendengarkan.
+widget-ended = Panggilan selesai.
+widget-lost = Sambungan terputus. Silakan coba lagi.
+widget-refused = Mikrofon diblokir. Izinkan di samping alamat halaman, lalu coba lagi.
+widget-limit = Anda sudah sering menelepon dalam satu jam terakhir. Silakan coba lagi nanti.
+widget-unavailable = Kami belum dapat menerima panggilan saat ini. Silakan coba lagi nanti.
+widget-caller = Anda
+widget-agent = Asisten
+widget-title = Panggilan suara
+
+## Widget
+
+widgets-title = Tombol untuk situs web
+widgets-words = Tombol di situs web Anda agar pengunjung dapat berbicara dengan agen, tanpa telepon.
+widgets-none = Belum ada tombol
+widgets-none-words = Buat satu, lalu salin satu baris ke situs web Anda.
+widgets-new = Tombol baru
+widgets-new-words = Pilih siapa yang menjawab, dan di situs web mana tombol boleh tampil.
+widgets-create = Buat tombol
+widgets-too-many = Anda dapat memiliki paling banyak { $most } tombol. Hapus satu dahulu.
+widgets-name = Nama
+widgets-name-hint = Untuk Anda sendiri. Pengunjung tidak melihatnya.
+widgets-agent = Agen
+widgets-origins = Situs web
+widgets-origins-hint = Satu alamat per baris, misalnya https://toko.example.com. Tombol tidak tampil di situs web lain.
+widgets-per-visitor = Panggilan per pengunjung per jam
+widgets-per-visitor-hint = Dihitung menurut alamat jaringan. Orang di satu kantor atau jaringan seluler bisa berbagi satu alamat.
+widgets-concurrent = Pengunjung yang berbicara bersamaan
+widgets-color = Warna tombol
+widgets-color-hint = Tanda # dan enam angka, misalnya #0f766e.
+widgets-texts = Kata-kata tombol
+widgets-texts-words = Kosongkan untuk memakai kata bawaan, yang mengikuti bahasa pengunjung.
+widgets-text-start = Tombol
+widgets-text-notice = Keterangan di bawah tombol
+widgets-text-connecting = Saat menyambung
+widgets-text-ready = Saat agen sudah tersambung
+widgets-text-end = Tombol untuk menutup
+widgets-text-ended = Setelah panggilan
+widgets-text-lost = Saat sambungan terputus
+widgets-text-refused = Saat mikrofon diblokir
+widgets-text-missing = Saat tidak ada mikrofon
+widgets-text-limit = Setelah terlalu banyak panggilan
+widgets-text-unavailable = Saat panggilan tidak mungkin
+widgets-text-caller = Nama pengunjung
+widgets-text-agent = Nama agen
+widgets-text-title = Judul untuk pembaca layar
+widgets-line = Baris untuk situs web Anda
+widgets-line-words = Letakkan baris ini di halaman situs web Anda, sebelum </body>. Pembuat situs web menyebutnya "kode khusus" atau "kode sematan".
+widgets-line-more = Dengan data-element="#id" tombol berada di dalam sebuah elemen halaman Anda, bukan di sudut. Dengan data-lang="id" tombol berbahasa Indonesia.
+widgets-settings = Pengaturan
+widgets-delete = Hapus
+widgets-delete-title = Hapus tombol ini?
+widgets-delete-words = Tombol hilang dari situs web berikut. Panggilan yang sedang berjalan tetap berlanjut. Ini tidak dapat dibatalkan.

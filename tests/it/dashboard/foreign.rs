@@ -332,7 +332,7 @@ fn pages_of_one_thing() -> Vec<(&'static str, &'static str)> {
 }
 
 /// A tenant's things, by the prefix of their pages' paths.
-struct Things([(&'static str, String); 8]);
+struct Things([(&'static str, String); 9]);
 
 impl Things {
     /// The path with the ids filled in.
@@ -355,6 +355,7 @@ impl Things {
             ("settings/members/", never("user")),
             ("settings/keys/", never("key")),
             ("chats/", never("chat")),
+            ("widgets/", never("wgt")),
         ])
     }
 
@@ -379,6 +380,7 @@ async fn state(
         format!("/agents/{}/functions", ids[1]),
         "/phone-numbers".to_owned(),
         "/webhooks".to_owned(),
+        "/widgets".to_owned(),
         format!("/webhooks/{}/deliveries", ids[3]),
         format!("/calls/{}", ids[0]),
     ] {
@@ -409,6 +411,9 @@ async fn no_page_shows_or_changes_what_is_anothers() {
         page["deliveries"][0]["id"].as_str().map(str::to_owned)
     })
     .await;
+    let widget =
+        json!({"name": "Theirs", "agentId": other.agent, "origins": ["https://example.com"]});
+    let widget = other.api.post("/widgets", widget).await.expect(201);
     let keys = server.cli(&["key", "list", "--tenant", &other.id]);
     let chat = "chat_01k9zv3m8rj2q4w6y8a0c2e4g7";
     let begun = format!(
@@ -426,6 +431,7 @@ async fn no_page_shows_or_changes_what_is_anothers() {
         ("settings/members/", stranger.id.clone()),
         ("settings/keys/", text(&keys["keys"][0], "id")),
         ("chats/", chat.to_owned()),
+        ("widgets/", text(&widget, "id")),
     ]);
     let never = Things::never();
     let before = state(&world, &other, &theirs).await;

@@ -21,6 +21,7 @@ mod setup;
 mod sign_in;
 mod sizes;
 mod webhooks;
+mod widgets;
 
 use sea_orm::{ConnectionTrait, Database};
 

@@ -250,6 +250,17 @@ impl Browser {
         self.ask(&path, json!({})).await.unwrap();
     }
 
+    /// Looks into the first frame of the page; `false` looks at the page again.
+    pub async fn inside_frame(&self, is: bool) {
+        if !is {
+            self.ask("/frame", json!({"id": null})).await.unwrap();
+            return;
+        }
+        let frame = self.one("//iframe").await;
+        let id = json!({"id": {ELEMENT: frame.0}});
+        self.ask("/frame", id).await.unwrap();
+    }
+
     /// Runs a function body in the page; returns its result.
     pub async fn run(&self, script: &str) -> Value {
         self.run_with(script, json!([])).await
