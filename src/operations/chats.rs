@@ -132,9 +132,13 @@ impl ChatEvent {
     }
 }
 
-/// The sentence of a fault, for people.
-const fn message(fault: ChatFault) -> &'static str {
+/// The sentence of a fault, for people. A message after which functions were called is a part of the chat: they must not be called a
+/// second time.
+const fn message(fault: ChatFault, has_called: bool) -> &'static str {
     match fault {
+        ChatFault::NoAnswer | ChatFault::Empty if has_called => {
+            "The language model did not answer after functions were called. Write what the agent should do next."
+        }
         ChatFault::NoAnswer => {
             "The language model did not answer. Send the message again in a moment."
         }

@@ -192,8 +192,15 @@ async fn a_model_that_fails_is_told_and_the_chat_goes_on() {
         let fault = told.iter().find(|it| it["type"] == "error");
         let fault = fault.unwrap_or_else(|| panic!("{code}: {told:?}"));
         assert_eq!(fault["code"], code, "{fault}");
+        assert!(text(fault, "message").contains("Send the message again"));
         assert_eq!(told.last().unwrap()["type"], "done");
     }
+    // A function that was called must not be called a second time.
+    let fails = ServerReaction::Status(500, "", None);
+    server.react(Endpoint::Llm, [order(), fails]);
+    let told = answer(&world, &chat, "Where is it?").await;
+    let fault = told.iter().find(|it| it["type"] == "error").unwrap();
+    assert!(!text(fault, "message").contains("again"), "{fault}");
     // A model that calls functions without end, and one of an unknown name.
     server.react(Endpoint::Llm, std::iter::repeat_n(order(), 8));
     let told = answer(&world, &chat, "Where is it?").await;

@@ -75,7 +75,7 @@ impl Answering {
             }
         };
         if let Err(code) = answered.and(kept) {
-            let message = message(code);
+            let message = message(code, self.calls > 0);
             self.tell(ChatEvent::Error { code, message }).await;
         }
         let done = ChatEvent::Done {
