@@ -83,8 +83,8 @@ use self::enter::enter;
 use crate::{
     http::error::{ApiError, Missing},
     pages::{
-        assets, charts, components, cross_site, errors, faults, filters, form, format, lang,
-        layout, pretty,
+        assets, charts, components, cross_site, errors, faults, filters, form, format, heading,
+        lang, layout, pretty,
         table::{self, PageAccess, PageRoute, get, post},
         zones,
     },

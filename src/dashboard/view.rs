@@ -45,7 +45,7 @@ struct Parts {
 fn account(person: &Person) -> PageAccount {
     PageAccount {
         scope: person.tenant_name.clone(),
-        label: html! { p { strong { (person.name) } br; span.muted { (person.email) } } },
+        label: html! { strong { (person.name) } " " span.muted { (person.email) } },
         can_sign_out: true,
         may_change: person.role == Role::Owner,
     }

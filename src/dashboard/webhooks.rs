@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{
     components::{Field, Tone, badge, copyable, empty, fields, notice, post, submit, table},
     form::{FormState, FormValues},
+    heading::PageHeading,
     layout,
     names::cut,
     view::SignedIn,
@@ -40,13 +41,20 @@ pub async fn list(visit: SignedIn) -> Result<HttpResponse, ApiError> {
             (empty(&visit.t("webhooks-none"), &visit.t("webhooks-none-words"), make_button(&visit)))
         } @else {
             (webhook_table(&visit, &all))
-            div.actions {
-                @if all.len() < WEBHOOKS_MAX { (make_button(&visit)) }
-                @else { p.muted { (visit.tn("webhooks-too-many", &[("most", WEBHOOKS_MAX.into())])) } }
+            @if all.len() >= WEBHOOKS_MAX {
+                p.muted { (visit.tn("webhooks-too-many", &[("most", WEBHOOKS_MAX.into())])) }
             }
         }
     };
-    Ok(layout::page(&visit, &visit.t("webhooks-title"), content))
+    let title = visit.t("webhooks-title");
+    let heading = PageHeading::new(&title);
+    let has_room = (1..WEBHOOKS_MAX).contains(&all.len());
+    let heading = if has_room {
+        heading.action(make_button(&visit))
+    } else {
+        heading
+    };
+    Ok(layout::page(&visit, heading, content))
 }
 
 fn make_button(visit: &SignedIn) -> Markup {

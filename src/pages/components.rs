@@ -3,6 +3,8 @@
 
 mod shown;
 
+use std::borrow::Cow;
+
 use maud::{Markup, Render, html};
 
 pub use self::shown::shown;
@@ -99,7 +101,7 @@ enum Need {
 /// A field with its label, hint and errors.
 #[derive(Clone, Debug)]
 pub struct Field {
-    name: &'static str,
+    name: Cow<'static, str>,
     label: String,
     hint: Option<String>,
     kind: Kind,
@@ -111,7 +113,7 @@ pub struct Field {
 impl Field {
     fn new(name: &'static str, label: String, kind: Kind) -> Self {
         Self {
-            name,
+            name: name.into(),
             label,
             hint: None,
             kind,
@@ -178,7 +180,13 @@ impl Field {
 
     /// True if the form has a value for it.
     pub fn is_set(&self, filled: &FormState) -> bool {
-        !filled.text(self.name).is_empty()
+        !filled.text(&self.name).is_empty()
+    }
+
+    /// The same field by another name, for inputs whose number varies.
+    pub fn named(mut self, name: String) -> Self {
+        self.name = name.into();
+        self
     }
 
     /// A help text.
@@ -213,7 +221,7 @@ impl Field {
 
     /// The filled field.
     pub fn show(&self, view: &View, filled: &FormState) -> Markup {
-        let own = filled.errors_of(self.name).collect::<Vec<_>>();
+        let own = filled.errors_of(&self.name).collect::<Vec<_>>();
         let id = format!("f-{}", self.name);
         let told = InputContext {
             described_by: self.described_by(&id, !own.is_empty()),
@@ -276,7 +284,7 @@ impl Field {
     fn input(&self, view: &View, told: &InputContext, filled: &FormState) -> Markup {
         let invalid = told.is_wrong.then_some("true");
         let by = told.described_by.as_deref();
-        let text = filled.text(self.name);
+        let text = filled.text(&self.name);
         match &self.kind {
             Kind::Area { rows, code } => html! {
                 textarea.code[*code] id=(told.id) name=(self.name) rows=(rows) required[self.need == Need::Required]
@@ -308,7 +316,7 @@ impl Field {
     }
 
     fn tick(&self, told: &InputContext, filled: &FormState, value: &str) -> Markup {
-        let is_ticked = filled.is_ticked(self.name, value);
+        let is_ticked = filled.is_ticked(&self.name, value);
         html! {
             input id=(told.id) name=(self.name) type="checkbox" value=(value) checked[is_ticked]
                 aria-invalid=[told.is_wrong.then_some("true")] aria-describedby=[told.described_by.as_deref()];
@@ -318,7 +326,7 @@ impl Field {
     fn tick_one(&self, told: &InputContext, filled: &FormState, value: &str) -> Markup {
         let error = told.is_wrong.then(|| format!("{}-error", told.id));
         html! {
-            input name=(self.name) type="checkbox" value=(value) checked[filled.is_ticked(self.name, value)]
+            input name=(self.name) type="checkbox" value=(value) checked[filled.is_ticked(&self.name, value)]
                 aria-invalid=[told.is_wrong.then_some("true")] aria-describedby=[error];
         }
     }

@@ -9,7 +9,7 @@ use actix_web::{
 };
 use maud::{Markup, html};
 
-use super::{faults, form::FormState, layout, view::View};
+use super::{faults, form::FormState, heading::PageHeading, layout, view::View};
 use crate::http::{
     error::{ApiError, Code},
     request_id::current_request_id,
@@ -72,16 +72,26 @@ fn content(view: &View, words: Markup) -> Markup {
 }
 
 /// The page of a refused form, with `Retry-After` if waiting helps.
-pub fn refused(view: &View, title: &str, content: Markup, filled: &FormState) -> HttpResponse {
+pub fn refused<'a>(
+    view: &View,
+    heading: impl Into<PageHeading<'a>>,
+    content: Markup,
+    filled: &FormState,
+) -> HttpResponse {
     match filled.refusal() {
-        Some(error) => again(view, title, content, error),
-        None => layout::refused(view, title, content),
+        Some(error) => again(view, heading, content, error),
+        None => layout::refused(view, heading, content),
     }
 }
 
 /// A page whose action was refused as a whole.
-pub fn again(view: &View, title: &str, content: Markup, error: &ApiError) -> HttpResponse {
-    with_headers(error, layout::refused(view, title, content))
+pub fn again<'a>(
+    view: &View,
+    heading: impl Into<PageHeading<'a>>,
+    content: Markup,
+    error: &ApiError,
+) -> HttpResponse {
+    with_headers(error, layout::refused(view, heading, content))
 }
 
 /// A post from another site, or from an outdated page.

@@ -262,8 +262,10 @@ impl FormState {
         Self::default()
     }
 
-    pub fn with<V: Into<String>>(values: impl IntoIterator<Item = (&'static str, V)>) -> Self {
-        let pair = |(name, value): (&'static str, V)| (name.to_owned(), value.into());
+    pub fn with<N: Into<String>, V: Into<String>>(
+        values: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let pair = |(name, value): (N, V)| (name.into(), value.into());
         Self {
             typed: FormValues(values.into_iter().map(pair).collect()),
             ..Self::default()

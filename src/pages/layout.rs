@@ -9,42 +9,58 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::{
     assets::Asset,
     components::post,
+    heading::PageHeading,
     view::{PageAccount, View},
 };
 
+/// Pages in the bar at the bottom of narrow screens.
+const BOTTOM_PAGES: usize = 3;
+
 /// A page.
-pub fn page(view: &View, title: &str, content: Markup) -> HttpResponse {
-    answer(view, StatusCode::OK, title, content)
+pub fn page<'a>(view: &View, heading: impl Into<PageHeading<'a>>, content: Markup) -> HttpResponse {
+    answer(view, StatusCode::OK, heading, content)
 }
 
 /// A page whose content begins with its own heading, because both change together.
 pub fn with_heading(view: &View, status: StatusCode, title: &str, content: Markup) -> HttpResponse {
-    framed(view, status, title, html! {}, content)
+    let heading = PageHeading::new(title);
+    framed(view, status, &heading, html! {}, content)
 }
 
 /// A refused form with its errors.
-pub fn refused(view: &View, title: &str, content: Markup) -> HttpResponse {
-    answer(view, StatusCode::UNPROCESSABLE_ENTITY, title, content)
+pub fn refused<'a>(
+    view: &View,
+    heading: impl Into<PageHeading<'a>>,
+    content: Markup,
+) -> HttpResponse {
+    answer(view, StatusCode::UNPROCESSABLE_ENTITY, heading, content)
 }
 
 /// A page with any status, with navigation if the reader is signed in.
-pub fn answer(view: &View, status: StatusCode, title: &str, content: Markup) -> HttpResponse {
-    framed(view, status, title, html! { h1 { (title) } }, content)
+pub fn answer<'a>(
+    view: &View,
+    status: StatusCode,
+    heading: impl Into<PageHeading<'a>>,
+    content: Markup,
+) -> HttpResponse {
+    let heading = heading.into();
+    framed(view, status, &heading, heading.show(), content)
 }
 
 fn framed(
     view: &View,
     status: StatusCode,
-    title: &str,
-    heading: Markup,
+    heading: &PageHeading<'_>,
+    shown: Markup,
     content: Markup,
 ) -> HttpResponse {
     match view.account() {
         Some(account) => {
-            let body = inside(view, account, &heading, &content);
-            document(view, status, title, &body)
+            let top = html! { (heading.way(view)) (shown) };
+            let body = inside(view, account, &top, &content);
+            document(view, status, heading.title(), &body)
         }
-        None => outside(view, status, title, content),
+        None => outside(view, status, heading.title(), content),
     }
 }
 
@@ -96,37 +112,57 @@ fn emblem(view: &View) -> Markup {
 }
 
 /// The page with navigation. On narrow screens the navigation is a popover, which browsers open and close without a
-/// script.
+/// script, and a bar at the bottom has its first pages.
 fn inside(view: &View, account: &PageAccount, heading: &Markup, content: &Markup) -> Markup {
     let audience = view.audience();
     let place = audience.place(view.path());
+    let current = |page: (&str, &str)| (place == Some(page)).then_some("page");
+    let first = audience.groups.iter().flat_map(|group| group.pages);
     html! {
         header.bar {
             a.home href=(audience.home) { (emblem(view)) }
-            button.quiet type="button" popovertarget="menu" { (MENU_ICON) (view.t("page-menu")) }
         }
         div.shell.wide[audience.wide] {
             nav #menu popover="auto" aria-label=(view.t("page-menu")) {
-                a.home href=(audience.home) { (emblem(view)) }
+                div.top {
+                    a.home href=(audience.home) { (emblem(view)) }
+                    button.quiet.close type="button" popovertarget="menu" popovertargetaction="hide" { (view.t("page-close")) }
+                }
                 p.whose { (account.scope) }
                 @for group in audience.groups {
                     h2 { (view.t(group.name)) }
                     ul {
                         @for (name, path) in group.pages {
-                            li { a href=(path) aria-current=[(place == Some((*name, *path))).then_some("page")] { (view.t(name)) } }
+                            li { a href=(path) aria-current=[current((*name, *path))] { (view.t(name)) } }
                         }
                     }
                 }
-                div.who { (account.label) @if account.can_sign_out { (sign_out(view)) } }
+                (who(view, account))
             }
             main #content tabindex="-1" {
-                @if let Some((name, path)) = place.filter(|(_, path)| *path != view.path()) {
-                    p.way.up { a href=(path) { "← " (view.t(name)) } }
-                }
                 (heading)
                 (told(view))
                 (content)
             }
+        }
+        nav.bottom aria-label=(view.t("page-first")) {
+            @for (name, path) in first.take(BOTTOM_PAGES) {
+                a href=(path) aria-current=[current((*name, *path))] { (view.t(name)) }
+            }
+            button.quiet type="button" popovertarget="menu" { (MENU_ICON) (view.t("page-more")) }
+        }
+    }
+}
+
+/// The account: the name, and more if it is opened.
+fn who(view: &View, account: &PageAccount) -> Markup {
+    if !account.can_sign_out {
+        return html! { div.who { (account.label) } };
+    }
+    html! {
+        details.who {
+            summary { (account.label) }
+            (sign_out(view))
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod filters;
 pub mod form;
 pub mod format;
 pub mod headers;
+pub mod heading;
 pub mod i18n;
 pub mod lang;
 pub mod layout;

@@ -11,6 +11,7 @@ use super::{
     super::{
         components::{Tone, badge, empty, paging, table},
         form::{self, Fields, Shape},
+        heading::PageHeading,
         layout,
         view::SignedIn,
     },
@@ -111,15 +112,21 @@ pub async fn list(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse,
     let content = html! {
         p.lead { (visit.t("agents-words")) }
         @if rows.is_empty() {
-            (empty(&visit.t("agents-none"), &visit.t("agents-none-words"), make))
+            (empty(&visit.t("agents-none"), &visit.t("agents-none-words"), make.clone()))
         } @else {
             @let cells = rows.iter().map(|row| cells(&visit, row, numbers.get(&row.id))).collect();
             (table(&visit, &visit.t("agents-title"), &columns, cells))
-            div.actions { (make) }
         }
         (paging(&visit, before.map(|_| PATH), older.as_deref()))
     };
-    Ok(layout::page(&visit, &visit.t("agents-title"), content))
+    let title = visit.t("agents-title");
+    let heading = PageHeading::new(&title);
+    let heading = if rows.is_empty() {
+        heading
+    } else {
+        heading.action(make)
+    };
+    Ok(layout::page(&visit, heading, content))
 }
 
 fn cells(visit: &SignedIn, row: &Row, numbers: Option<&(PhoneNumber, i64)>) -> Vec<Markup> {

@@ -41,6 +41,20 @@ document.addEventListener("submit", (event) => {
   }
 });
 
+// A bar at the top while the next page takes long. A file is no page: it leaves this one as it is.
+const wait = () => {
+  const shown = setTimeout(() => document.documentElement.classList.add("waiting"), 300);
+  const stop = () => { clearTimeout(shown); document.documentElement.classList.remove("waiting"); };
+  addEventListener("pageshow", stop, { once: true });
+  setTimeout(stop, 15000);
+};
+document.addEventListener("submit", (event) => { if (!event.defaultPrevented) wait(); });
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href]");
+  const isPage = link && link.origin === location.origin && !link.target && !link.pathname.includes(".") && !link.href.includes("#");
+  if (isPage && event.button === 0 && !event.defaultPrevented && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)) wait();
+});
+
 // A page with live parts follows one stream while it is visible. The stream sends rendered elements. Only the differences to the
 // element with the same id are applied, and selected text is left alone. New rows are inserted at the top.
 const live = document.querySelector("[data-live]");

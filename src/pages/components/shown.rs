@@ -18,15 +18,15 @@ pub fn shown(view: &View, filled: &FormState, fields: &[Field]) -> Markup {
 }
 
 fn value(view: &View, filled: &FormState, field: &Field) -> Markup {
-    let text = filled.text(field.name);
+    let text = filled.text(&field.name);
     let nothing = html! { span.muted { (view.t("page-nothing")) } };
     match &field.kind {
-        Kind::Switch if filled.is_ticked(field.name, "true") => html! { (view.t("page-yes")) },
+        Kind::Switch if filled.is_ticked(&field.name, "true") => html! { (view.t("page-yes")) },
         Kind::Switch => html! { (view.t("page-no")) },
         Kind::Boxes(options) => {
             let ticked = options
                 .iter()
-                .filter(|(value, _)| filled.is_ticked(field.name, value));
+                .filter(|(value, _)| filled.is_ticked(&field.name, value));
             let names: Vec<&str> = ticked.map(|(_, name)| name.as_str()).collect();
             match names.is_empty() {
                 true => nothing,

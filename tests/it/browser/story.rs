@@ -132,8 +132,8 @@ impl<'a> Reader<'a> {
 
     /// Opens a page through the navigation, which is closed in a narrow window.
     async fn go_to(&self, page: &str) {
-        let menu = self.words("page-menu");
-        let menu = format!("//header/button[normalize-space(.)={menu:?}]");
+        let menu = self.words("page-more");
+        let menu = format!("//nav/button[normalize-space(.)={menu:?}]");
         for button in self.browser.all(&menu).await {
             if self.browser.is_shown(&button).await {
                 self.browser.click(&button).await;
@@ -234,6 +234,7 @@ impl<'a> Reader<'a> {
         self.fill("functions-description", "Mencari pesanan menurut nomornya.")
             .await;
         self.fill("functions-endpoint", "toko").await;
+        self.press("parameter-as-json").await;
         let broken = "{\"type\": \"object\",\n \"properties\": {\"orderId\": }}";
         self.fill("functions-parameters", broken).await;
         self.press("functions-make-submit").await;
