@@ -33,7 +33,9 @@ use crate::{
     http::{
         answer::{Created, NoContent},
         error::{ApiError, Missing},
-        extract::{BlankRule, FormFields, FunctionName, Id, ParseResult, RequestBody, text, word},
+        extract::{
+            BlankRule, FormFields, FunctionName, Id, KeyOrder, ParseResult, RequestBody, text, word,
+        },
         field::{FieldCode, ValueFault},
         route::BASE,
     },
@@ -61,8 +63,9 @@ pub struct FunctionDraft {
     endpoint: OutboundUrl,
     #[schema(nullable, default = "POST")]
     method: FunctionMethod,
+    /// As JSON, with the names in the order in which they were sent.
     #[schema(value_type = Parameters, nullable, default = parameters::empty)]
-    parameters: Value,
+    parameters: String,
 }
 
 impl FunctionDraft {
@@ -72,8 +75,7 @@ impl FunctionDraft {
             description: function.description.clone().into(),
             endpoint: function.endpoint.clone(),
             method: function.method,
-            parameters: serde_json::from_str(&function.parameters)
-                .unwrap_or_else(|_| parameters::empty()),
+            parameters: function.parameters.clone(),
         }
     }
 
@@ -87,7 +89,13 @@ impl FunctionDraft {
         ])
     }
 
-    fn read(form: &FormFields, now: Option<&Self>, addresses: Addresses) -> Result<Self, ApiError> {
+    fn read(
+        form: &FormFields,
+        order: &KeyOrder,
+        now: Option<&Self>,
+        addresses: Addresses,
+    ) -> Result<Self, ApiError> {
+        let order = order.inside("parameters");
         form.read(READ_ONLY, |form| {
             let name = form.required(
                 "name",
@@ -112,8 +120,8 @@ impl FunctionDraft {
             let parameters = form.defaulted(
                 "parameters",
                 now.map(|now| now.parameters.clone()),
-                parameters::empty(),
-                parameters::parse,
+                parameters::empty().to_string(),
+                |value| Ok(order.write(&parameters::parse(value)?)),
             );
             Some(Self {
                 name: name?,
@@ -314,7 +322,7 @@ pub async fn create(
     agents::find(context.store().api_reader(), tenant, id.0).await?;
     let form = body.form()?;
     let addresses = Addresses::check(&context, &form, "endpoint", None).await?;
-    let draft = FunctionDraft::read(&form, None, addresses)?;
+    let draft = FunctionDraft::read(&form, &body.key_order(), None, addresses)?;
     let mut write = context.begin().await?;
     let agent = agents::lock(&write, tenant, id.0, now).await?;
     refuse_taken(&*write, &agent, &draft.name.0).await?;
@@ -327,7 +335,7 @@ pub async fn create(
         description: draft.description.into(),
         endpoint: draft.endpoint,
         method: draft.method,
-        parameters: draft.parameters.to_string(),
+        parameters: draft.parameters,
         created_at: now,
         updated_at: now,
     };
@@ -378,7 +386,7 @@ pub async fn update(
     let mut agent = agents::lock(&write, tenant, id.0, now).await?;
     let mut function = find(&*write, &agent, &name.0).await?;
     let before = FunctionDraft::of(&function);
-    let wanted = FunctionDraft::read(&form, Some(&before), addresses)?;
+    let wanted = FunctionDraft::read(&form, &body.key_order(), Some(&before), addresses)?;
     if wanted == before {
         return Ok(function.into());
     }
@@ -402,7 +410,7 @@ pub async fn update(
     function.description = wanted.description.into();
     function.endpoint = wanted.endpoint;
     function.method = wanted.method;
-    function.parameters = wanted.parameters.to_string();
+    function.parameters = wanted.parameters;
     function.updated_at = now;
     let changed = function.clone().into_active_model().reset_all();
     changed.update(&*write).await?;

@@ -41,6 +41,8 @@ const PURE: &[&str] = &[
     "actors/src/traces/otlp.rs",
     "actors/src/webhooks/attempt/signature.rs",
     "actors/src/webhooks/retry.rs",
+    "src/dashboard/agents/parameter_rows.rs",
+    "src/http/extract/key_order.rs",
     "actors/src/webhooks/scheduler",
     "entities/src/foreign_json.rs",
     "entities/src/nesting.rs",

@@ -5,29 +5,31 @@ use dikala_actors::functions::{EndpointAnswer, FaultCode, FunctionRequest};
 use dikala_entities::{AgentId, Secret};
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     super::{
-        components::{self, Tone, belongs_to, notice, post, submit},
+        components::{self, Tone, notice, post, submit},
         form::{self, Fields, FormState, FormValues, Shape},
         layout,
         names::cut,
         pretty::pretty,
         view::SignedIn,
     },
-    function_form::{beside_its_field, json_field},
+    arguments,
+    function_form::{JSON_FIELD, beside_its_field, has_json, json_field},
     functions::FunctionPage,
+    parameter_rows::{self, ParameterRow},
 };
 use crate::{
     http::{
         error::ApiError,
-        extract::{FunctionName, Id},
+        extract::{FunctionName, Id, RequestBody},
     },
     operations::functions::{FunctionTrial, try_out},
 };
 
-const FIELDS: &Fields = &[("parameters", Shape::Json)];
+const FIELDS: &Fields = &[(JSON_FIELD, Shape::Json)];
 const ARGUMENTS_ROWS: u8 = 8;
 /// The longest part of a body that is shown, in characters.
 const SHOWN_MAX: usize = 6_000;
@@ -35,9 +37,11 @@ const SHOWN_MAX: usize = 6_000;
 /// The result of a trial, kept in the session for the page that follows.
 #[derive(Debug, Serialize, Deserialize)]
 struct TrialResult {
-    /// The arguments that were typed, so that they can be edited and tried again.
+    /// The arguments as JSON, so that they can be edited and tried again.
     arguments: String,
-    /// `None` if the address cannot be used in a request.
+    /// They were typed as JSON, not in a field each.
+    is_json: bool,
+    /// `None` if nothing was sent.
     request: Option<String>,
     answer: Option<(u16, String)>,
     /// The error code.
@@ -48,11 +52,17 @@ struct TrialResult {
 }
 
 impl TrialResult {
-    fn of(arguments: &str, trial: &FunctionTrial) -> Self {
+    fn of(arguments: String, is_json: bool, trial: &FunctionTrial) -> Self {
         let invoked = &trial.invoked;
+        let was_sent = !matches!(
+            invoked.outcome.fault(),
+            Some(FaultCode::InvalidArguments | FaultCode::BlockedTarget)
+        );
+        let request = trial.request.as_ref().filter(|_| was_sent);
         Self {
-            arguments: arguments.to_owned(),
-            request: trial.request.as_ref().map(as_sent),
+            arguments,
+            is_json,
+            request: request.map(as_sent),
             answer: invoked.answered.as_ref().map(as_it_came),
             fault: invoked
                 .outcome
@@ -110,17 +120,49 @@ pub async fn ask(
     let found = FunctionPage::at(&visit, id, &name).await?;
     let note = visit.take_note(&note_of(&found)).await?;
     let shown: Option<TrialResult> = note.and_then(|note| serde_json::from_str(note.expose()).ok());
-    let arguments = match &shown {
-        Some(shown) => shown.arguments.clone(),
-        None => pretty(&sample(&found.function.parameters).to_string()),
-    };
-    let content = content(
-        &visit,
-        &found,
-        shown.as_ref(),
-        &FormState::with([("parameters", arguments)]),
-    );
-    Ok(layout::page(&visit, &title(&visit, &found), content))
+    let form = ArgumentForm::of(&found, shown.as_ref());
+    let content = content(&visit, &found, shown.as_ref(), &form);
+    let title = title(&visit, &found);
+    Ok(layout::page(&visit, found.heading_below(&title), content))
+}
+
+/// The arguments with their values: a field each, or JSON if the schema says more than rows can.
+struct ArgumentForm {
+    rows: Option<Vec<ParameterRow>>,
+    filled: FormState,
+}
+
+impl ArgumentForm {
+    fn of(found: &FunctionPage, shown: Option<&TrialResult>) -> Self {
+        let schema = &found.function.parameters;
+        let is_json = shown.is_some_and(|shown| shown.is_json);
+        let rows = parameter_rows::of_schema(schema).filter(|_| !is_json);
+        let filled = match (&rows, shown) {
+            (Some(rows), Some(shown)) => {
+                let arguments = serde_json::from_str(&shown.arguments).unwrap_or_default();
+                FormState::with(arguments::values(rows, &arguments))
+            }
+            (Some(rows), None) => FormState::with(arguments::values(rows, &sample(schema))),
+            (None, Some(shown)) => FormState::with([(JSON_FIELD, shown.arguments.clone())]),
+            (None, None) => FormState::with([(JSON_FIELD, pretty(&sample(schema).to_string()))]),
+        };
+        Self { rows, filled }
+    }
+
+    fn show(&self, visit: &SignedIn) -> Markup {
+        let fields = match &self.rows {
+            Some(rows) => arguments::fields(visit, rows),
+            None => {
+                let label = visit.t("functions-arguments");
+                let field = json_field(visit, &self.filled, label, ARGUMENTS_ROWS);
+                vec![field.hint(visit.t("functions-arguments-hint"))]
+            }
+        };
+        html! {
+            @if self.rows.is_some() { input type="hidden" name=(JSON_FIELD) value=""; }
+            (components::fields(visit, &self.filled, &fields))
+        }
+    }
 }
 
 fn title(visit: &SignedIn, found: &FunctionPage) -> String {
@@ -138,46 +180,47 @@ fn content(
     visit: &SignedIn,
     found: &FunctionPage,
     shown: Option<&TrialResult>,
-    filled: &FormState,
+    form: &ArgumentForm,
 ) -> Markup {
-    let label = visit.t("functions-arguments");
-    let arguments = json_field(visit, filled, label, ARGUMENTS_ROWS);
-    let arguments = arguments.hint(visit.t("functions-arguments-hint"));
     html! {
-        (belongs_to(&visit.t("calls-function"), &found.path, &found.function.name))
-        @if let Some(shown) = shown { (result(visit, shown)) }
+        @if let Some(shown) = shown { (result(visit, found, shown)) }
         section aria-labelledby="try" {
             h2 #try { (visit.t("functions-try")) }
             p.lead { (visit.t("functions-test-words")) }
             (post(visit, &format!("{}/test", found.path), html! {
-                (components::fields(visit, filled, &[arguments]))
+                (form.show(visit))
                 (submit(&visit.t("functions-test-submit")))
             }))
         }
     }
 }
 
-fn result(visit: &SignedIn, shown: &TrialResult) -> Markup {
+fn result(visit: &SignedIn, found: &FunctionPage, shown: &TrialResult) -> Markup {
     let ms = [("ms", shown.duration_ms.into())];
-    let was_sent = !matches!(
-        shown.fault(),
-        Some(FaultCode::InvalidArguments | FaultCode::BlockedTarget)
-    );
     html! {
         @match shown.fault() {
             None => (notice(Tone::Good, html! { p role="status" { (visit.tn("functions-test-good", &ms)) } })),
+            Some(FaultCode::InvalidArguments) => (notice(Tone::Bad, html! {
+                p role="status" {
+                    @let reason = arguments::misfit(visit, &found.function.parameters, &shown.arguments);
+                    (reason.unwrap_or_else(|| html! { (visit.t("functions-fault-arguments")) }))
+                }
+            })),
+            Some(FaultCode::BlockedTarget) => (notice(Tone::Bad, html! {
+                p role="status" { (visit.t("functions-fault-blocked")) }
+            })),
             Some(fault) => (notice(Tone::Bad, html! {
                 p role="status" { strong { (visit.tn("functions-test-bad", &ms)) } " " (fault_in_words(visit, fault)) }
             })),
         }
-        section aria-labelledby="sent" {
-            h2 #sent { (visit.t(if was_sent { "functions-sent" } else { "functions-not-sent" })) }
-            @if let Some(request) = &shown.request {
+        @if let Some(request) = &shown.request {
+            section aria-labelledby="sent" {
+                h2 #sent { (visit.t("functions-sent")) }
                 pre tabindex="0" { (request) }
-            }
-            p.hint {
-                (visit.t("functions-signature")) " "
-                a href="/dashboard/settings/function-secret" { (visit.t("nav-function-secret")) }
+                p.hint {
+                    (visit.t("functions-signature")) " "
+                    a href="/dashboard/settings/function-secret" { (visit.t("nav-function-secret")) }
+                }
             }
         }
         @if let Some((status, body)) = &shown.answer {
@@ -200,15 +243,15 @@ fn fault_in_words(visit: &SignedIn, fault: FaultCode) -> String {
     visit.t(match fault {
         FaultCode::Timeout => "functions-fault-timeout",
         FaultCode::Connection => "functions-fault-connection",
-        FaultCode::BlockedTarget => "functions-fault-blocked",
         FaultCode::HttpStatus => "functions-fault-status",
         FaultCode::InvalidResponse => "functions-fault-response",
         FaultCode::TooLarge => "functions-fault-large",
-        FaultCode::InvalidArguments => "functions-fault-arguments",
-        // A trial always calls the endpoint; these three occur in calls only.
-        FaultCode::UnknownFunction | FaultCode::Disabled | FaultCode::CircuitOpen => {
-            "functions-fault-other"
-        }
+        // Nothing was sent for the first two, which have sentences of their own; the last three occur in calls only.
+        FaultCode::BlockedTarget
+        | FaultCode::InvalidArguments
+        | FaultCode::UnknownFunction
+        | FaultCode::Disabled
+        | FaultCode::CircuitOpen => "functions-fault-other",
     })
 }
 
@@ -220,13 +263,26 @@ pub async fn run(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
-    let tried = match form::body(&typed, FIELDS) {
+    let rows = parameter_rows::of_schema(&found.function.parameters);
+    let rows = rows.filter(|_| !has_json(&typed));
+    let (body, arguments) = match &rows {
+        Some(rows) => {
+            let arguments = Value::Object(arguments::typed(&typed, rows));
+            let body = RequestBody::of(json!({JSON_FIELD: arguments}));
+            (Ok(body), arguments.to_string())
+        }
+        None => {
+            let arguments = typed.text(JSON_FIELD).unwrap_or_default().to_owned();
+            (form::body(&typed, FIELDS), arguments)
+        }
+    };
+    let tried = match body {
         Ok(body) => try_out(&visit.operation(), &found.function, &body).await,
         Err(error) => Err(error),
     };
     match tried {
         Ok(trial) => {
-            let shown = TrialResult::of(typed.text("parameters").unwrap_or_default(), &trial);
+            let shown = TrialResult::of(arguments, rows.is_none(), &trial);
             let note = serde_json::to_string(&shown).map_err(|_| ApiError::Internal)?;
             visit
                 .leave_note(&note_of(&found), &Secret::new(note))
@@ -235,8 +291,13 @@ pub async fn run(
         }
         Err(error) => {
             let filled = FormState::again(typed, beside_its_field(error))?;
-            let content = content(&visit, &found, None, &filled);
-            Ok(layout::refused(&visit, &title(&visit, &found), content))
+            let content = content(&visit, &found, None, &ArgumentForm { rows, filled });
+            let title = title(&visit, &found);
+            Ok(layout::refused(
+                &visit,
+                found.heading_below(&title),
+                content,
+            ))
         }
     }
 }
@@ -274,10 +335,8 @@ fn sample_of(schema: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use dikala_entities::FunctionMethod;
-    use serde_json::json;
-
     use super::*;
+    use dikala_entities::FunctionMethod;
 
     #[test]
     fn arguments_to_begin_with_are_of_their_types() {
@@ -316,6 +375,7 @@ mod tests {
         for code in FaultCode::ALL {
             let shown = TrialResult {
                 arguments: "{}".to_owned(),
+                is_json: true,
                 request: None,
                 answer: Some((200, "{}".to_owned())),
                 fault: Some(code.as_str().to_owned()),

@@ -7,17 +7,15 @@ use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     super::{
-        components::{
-            self, Question, Tone, badge, belongs_to, notice, paging, post, submit, table,
-        },
-        errors,
-        form::{self, FormState, FormValues},
+        components::{Question, Tone, badge, notice, paging, post, submit, table},
+        form::FormValues,
+        heading::PageHeading,
         layout, members,
         names::cut,
         view::SignedIn,
     },
-    find,
-    function_form::{self, FIELDS},
+    find, function_calls,
+    function_form::{self, FunctionForm},
     path_of as agents_path,
 };
 use crate::{
@@ -33,6 +31,8 @@ use crate::{
 const NEW: &str = "new";
 /// Functions on one page.
 const PAGE: usize = 6;
+/// A 95th percentile above this, in milliseconds, is marked: the caller hears the silence.
+const SLOW_MS: i64 = 1_500;
 /// The longest part of an endpoint's address in the list, in characters.
 const ENDPOINT_CHARS_MAX: usize = 200;
 
@@ -83,6 +83,22 @@ impl FunctionPage {
     /// The function's name as the API's path parameter.
     pub fn api_name(&self) -> FunctionName {
         FunctionName(self.function.name.clone())
+    }
+
+    /// The heading of the function's page.
+    fn heading(&self, visit: &SignedIn) -> PageHeading<'_> {
+        let heading = below(&self.function.name, &self.agent);
+        match visit.is_owner() {
+            true => heading.action(html! {
+                a.button href={ (self.path) "/test" } { (visit.t("functions-test")) }
+            }),
+            false => heading,
+        }
+    }
+
+    /// The heading of a page below the function's page.
+    pub fn heading_below<'a>(&self, title: &'a str) -> PageHeading<'a> {
+        below(title, &self.agent).below(&self.function.name, &self.path)
     }
 
     fn is_enabled(&self) -> bool {
@@ -171,16 +187,22 @@ pub fn list(
 /// `GET /dashboard/agents/{id}/functions/new`
 pub async fn ask_new(visit: SignedIn, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
-    let content = new_form(&visit, &agent, &function_form::blank());
-    Ok(layout::page(&visit, &visit.t("functions-new"), content))
+    let content = new_form(&visit, &agent, &FunctionForm::blank());
+    let title = visit.t("functions-new");
+    Ok(layout::page(&visit, below(&title, &agent), content))
 }
 
-fn new_form(visit: &SignedIn, agent: &agent::Model, filled: &FormState) -> Markup {
+/// The heading of a page about a function of this agent.
+fn below<'a>(title: &'a str, agent: &agent::Model) -> PageHeading<'a> {
+    PageHeading::new(title).below(&agent.name, &agents_path(agent.id))
+}
+
+fn new_form(visit: &SignedIn, agent: &agent::Model, form: &FunctionForm) -> Markup {
+    let path = new_path(agent.id);
     html! {
-        (belongs_to(&visit.t("calls-agent"), &agents_path(agent.id), &agent.name))
         p.lead { (visit.t("functions-words")) }
-        (post(visit, &new_path(agent.id), html! {
-            (function_form::form(visit, filled))
+        (post(visit, &path, html! {
+            (form.show(visit, &path))
             (submit(&visit.t("functions-make-submit")))
         }))
     }
@@ -193,9 +215,15 @@ pub async fn create(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
-    let (body, unread) = form::body_and_unread(&typed, FIELDS);
+    let title = visit.t("functions-new");
+    if let Some(form) = FunctionForm::rearranged(&visit, &typed) {
+        let form = form?;
+        let content = new_form(&visit, &agent, &form);
+        return Ok(form.page(&visit, below(&title, &agent), content));
+    }
+    let (body, faults) = function_form::body(&visit, &typed, None);
     let made = functions::create(visit.operation(), id, body).await;
-    let made = made.map_err(|error| unread.beside(error));
+    let made = made.map_err(|error| faults.beside(error));
     match made {
         Ok(created) => {
             let function = &created.value;
@@ -203,10 +231,9 @@ pub async fn create(
             Ok(visit.see(&path, "done-function-made"))
         }
         Err(error) => {
-            let filled = FormState::again(typed, function_form::beside_its_field(error))?;
-            let content = new_form(&visit, &agent, &filled);
-            let title = visit.t("functions-new");
-            Ok(errors::refused(&visit, &title, content, &filled))
+            let form = FunctionForm::again(typed, error)?;
+            let content = new_form(&visit, &agent, &form);
+            Ok(form.page(&visit, below(&title, &agent), content))
         }
     }
 }
@@ -218,39 +245,41 @@ pub async fn show(
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
-    let filled = function_form::of(&found.function);
-    let content = content(&visit, &found, &filled).await?;
-    Ok(layout::page(&visit, &found.function.name, content))
+    let form = FunctionForm::of(&found.function);
+    let content = content(&visit, &found, &form).await?;
+    Ok(layout::page(&visit, found.heading(&visit), content))
 }
 
 async fn content(
     visit: &SignedIn,
     found: &FunctionPage,
-    filled: &FormState,
+    form: &FunctionForm,
 ) -> Result<Markup, ApiError> {
     let stats = function_stats::of(&visit.operation(), &found.function).await?;
+    let last = function_calls::last(visit, &found.function).await?;
     Ok(html! {
-        (belongs_to(&visit.t("calls-agent"), &agents_path(found.agent.id), &found.agent.name))
         @if !found.is_enabled() {
             (notice(Tone::Warning, html! { p { (visit.t("functions-disabled-words")) } }))
         }
         (circuit(visit, &stats))
         (figures(visit, &stats))
+        (last)
         @if visit.is_owner() {
-            div.actions {
-                a.button.secondary href={ (found.path) "/test" } { (visit.t("functions-test")) }
-                a.button.danger href={ (found.path) "/delete" } { (visit.t("functions-delete")) }
-            }
             section aria-labelledby="settings" {
                 h2 #settings { (visit.t("functions-settings")) }
-                    (post(visit, &found.path, html! {
-                    (function_form::form(visit, filled))
+                (post(visit, &found.path, html! {
+                    (form.show(visit, &found.path))
                     (submit(&visit.t("page-save")))
                 }))
             }
+            section aria-labelledby="more" {
+                h2 #more { (visit.t("functions-delete")) }
+                p { (visit.tn("functions-delete-words", &[("agent", found.agent.name.as_str().into())])) }
+                a.button.danger href={ (found.path) "/delete" } { (visit.t("functions-delete")) }
+            }
         } @else {
             (members::who_may_change(visit).await?)
-            (components::shown(visit, filled, &function_form::fields(visit, filled)))
+            (function_form::shown(visit, &found.function))
         }
     })
 }
@@ -283,6 +312,7 @@ fn figures(visit: &SignedIn, stats: &FunctionStats) -> Markup {
         None => "–".to_owned(),
     };
     let figure = |id: &str, value: String| html! { div { dt { (visit.t(id)) } dd { (value) } } };
+    let slow = stats.latency_ms.p95.filter(|ms| *ms > SLOW_MS);
     html! {
         section aria-labelledby="lately" {
             h2 #lately { (visit.t("functions-lately")) }
@@ -290,8 +320,14 @@ fn figures(visit: &SignedIn, stats: &FunctionStats) -> Markup {
                 (figure("functions-calls", count(stats.calls)))
                 (figure("functions-failures", count(stats.failures)))
                 (figure("functions-half", time(stats.latency_ms.p50)))
-                (figure("functions-nearly-all", time(stats.latency_ms.p95)))
+                div {
+                    dt { (visit.t("functions-nearly-all")) }
+                    dd.warning[slow.is_some()] { (time(stats.latency_ms.p95)) }
+                }
                 (figure("functions-slowest", time(stats.latency_ms.max)))
+            }
+            @if let Some(ms) = slow {
+                (notice(Tone::Warning, html! { p { (visit.tn("functions-slow", &[("ms", ms.into())])) } }))
             }
             p.hint { (visit.t("functions-since")) " " (visit.time(stats.from)) }
         }
@@ -306,19 +342,23 @@ pub async fn save(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
-    let (body, unread) = form::body_and_unread(&typed, FIELDS);
+    if let Some(form) = FunctionForm::rearranged(&visit, &typed) {
+        let form = form?;
+        let content = content(&visit, &found, &form).await?;
+        return Ok(form.page(&visit, found.heading(&visit), content));
+    }
+    let (body, faults) = function_form::body(&visit, &typed, Some(&found.function.parameters));
     let saved = functions::update(visit.operation(), id, found.api_name(), body).await;
-    let saved = saved.map_err(|error| unread.beside(error));
+    let saved = saved.map_err(|error| faults.beside(error));
     match saved {
         Ok(function) => {
             let path = path_of(found.agent.id, &function.name, function.id);
             Ok(visit.see(&path, "done-saved"))
         }
         Err(error) => {
-            let filled = FormState::again(typed, function_form::beside_its_field(error))?;
-            let content = content(&visit, &found, &filled).await?;
-            let title = &found.function.name;
-            Ok(errors::refused(&visit, title, content, &filled))
+            let form = FunctionForm::again(typed, error)?;
+            let content = content(&visit, &found, &form).await?;
+            Ok(form.page(&visit, found.heading(&visit), content))
         }
     }
 }
@@ -341,7 +381,11 @@ pub async fn ask_delete(
     };
     let name = found.function.name.as_str();
     let title = visit.tn("functions-delete-title", &[("name", name.into())]);
-    Ok(layout::page(&visit, &title, question.show(&visit)))
+    Ok(layout::page(
+        &visit,
+        found.heading_below(&title),
+        question.show(&visit),
+    ))
 }
 
 /// `POST /dashboard/agents/{id}/functions/{name}/delete`

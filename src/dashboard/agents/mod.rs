@@ -9,7 +9,11 @@ pub mod list;
 pub mod talk;
 
 mod agent_form;
+mod arguments;
+mod function_calls;
 mod function_form;
+mod parameter_rows;
+mod row_fields;
 mod templates;
 
 use dikala_entities::{AgentId, PhoneNumberId, agent};

@@ -5,9 +5,9 @@ use std::future::{Ready, ready};
 
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::CONTENT_TYPE};
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{FormFields, json};
+use super::{FormFields, KeyOrder, json};
 use crate::http::{body::RawBody, error::ApiError};
 
 const JSON: &str = "application/json";
@@ -27,6 +27,25 @@ impl RequestBody {
     /// The fields that a page or a command makes.
     pub const fn of(fields: Value) -> Self {
         Self::Fields(fields)
+    }
+
+    /// The same with one more field, as JSON text whose names keep their order.
+    pub fn with_json(fields: &Map<String, Value>, name: &str, json: &str) -> Self {
+        let pair = |(name, value): (&String, &Value)| format!("{}:{value}", json!(name));
+        let others = fields.iter().filter(|(other, _)| *other != name).map(pair);
+        let pairs: Vec<String> = others.chain([format!("{}:{json}", json!(name))]).collect();
+        Self::Sent {
+            bytes: format!("{{{}}}", pairs.join(",")).into(),
+            media_type: Some(JSON.to_owned()),
+        }
+    }
+
+    /// The order of the names in the body. Fields that a page or a command makes have none.
+    pub fn key_order(&self) -> KeyOrder {
+        match self {
+            Self::Sent { bytes, .. } => KeyOrder::of(bytes),
+            Self::Fields(_) => KeyOrder::default(),
+        }
     }
 
     /// The fields of a required body.

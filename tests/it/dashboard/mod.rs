@@ -7,6 +7,7 @@ mod export_cost;
 mod exports;
 mod foreign;
 mod full_disk;
+mod functions;
 mod guessing;
 mod history;
 mod keys;

@@ -5,6 +5,7 @@ use std::{collections::HashSet, fmt};
 use serde_json::{Map, Value};
 
 use super::{
+    MismatchReason,
     node::{ArrayRules, Kinds, NumberRules, ObjectRules, SchemaNode, StringRules},
     number::Decimal,
 };
@@ -71,6 +72,21 @@ impl<'a> Mismatch<'a> {
 
     fn is_other_kind(&self) -> bool {
         matches!(self, Self::At { path, what: MismatchKind::Kind(_) } if path.is_empty())
+    }
+}
+
+impl<'a> MismatchKind<'a> {
+    /// The reason for people, and the member that it is about.
+    pub(super) fn reason(&self) -> (MismatchReason, Option<&'a str>) {
+        match self {
+            Self::Kind(kinds) => match kinds.only() {
+                Some(word) => (MismatchReason::Type(word), None),
+                None => (MismatchReason::Other, None),
+            },
+            Self::Required(name) => (MismatchReason::Required, Some(name)),
+            Self::NoProperty(name) => (MismatchReason::Unknown, Some(name)),
+            _ => (MismatchReason::Other, None),
+        }
     }
 }
 

@@ -67,6 +67,28 @@ pub struct SchemaFault {
     pub predicate: String,
 }
 
+/// The first mismatch of arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgumentMismatch {
+    /// The argument, such as `orderId`, or `size/width` inside of one; empty for all arguments together.
+    pub at: String,
+    pub reason: MismatchReason,
+    /// The requirement in English; it follows the place in a sentence.
+    pub predicate: String,
+}
+
+/// The reasons for a mismatch that people are told in words of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MismatchReason {
+    /// It must be of the one type with this name.
+    Type(&'static str),
+    /// It is missing.
+    Required,
+    /// There is no such argument.
+    Unknown,
+    Other,
+}
+
 /// A compiled schema.
 #[derive(Clone, Debug)]
 pub struct Schema {
@@ -92,6 +114,29 @@ impl Schema {
                 "There is too much to check in the arguments: more than {STEPS_MAX} steps."
             ))
         })
+    }
+
+    /// The first mismatch of arguments that [`Self::check`] refuses. None if they fit, or are too much to check.
+    pub fn mismatch(&self, arguments: &Map<String, Value>) -> Option<ArgumentMismatch> {
+        let arguments = Value::Object(arguments.clone());
+        match Checker::new(STEPS_MAX).check(&self.root, &arguments) {
+            Ok(()) | Err(Mismatch::Steps) => None,
+            Err(Mismatch::At { path, what }) => {
+                let place: String = path.iter().rev().map(ToString::to_string).collect();
+                let place = place.trim_start_matches('/');
+                let (reason, missing) = what.reason();
+                let at = match missing {
+                    Some(name) if place.is_empty() => name.to_owned(),
+                    Some(name) => format!("{place}/{name}"),
+                    None => place.to_owned(),
+                };
+                Some(ArgumentMismatch {
+                    at: shortened(&at),
+                    reason,
+                    predicate: shortened(&what.to_string()),
+                })
+            }
+        }
     }
 
     /// Validates with fewer steps. None if they are not enough.

@@ -79,6 +79,12 @@ impl Kinds {
             .is_some_and(|only| self.0 & only.0 != 0)
     }
 
+    /// The name of the type, if it is only one.
+    pub(super) fn only(self) -> Option<&'static str> {
+        let mut words = Self::WORDS.into_iter().filter(|word| self.has(word));
+        words.next().filter(|_| words.next().is_none())
+    }
+
     /// True if the value has one of the types. `1.0` is an integer.
     pub(super) fn take(self, value: &Value) -> bool {
         match value {
