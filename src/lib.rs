@@ -17,6 +17,7 @@ mod common_passwords;
 mod config;
 mod console;
 mod dashboard;
+mod examples;
 mod front;
 mod http;
 mod mails;

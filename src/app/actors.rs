@@ -292,12 +292,16 @@ fn handles(arbiters: &[Arbiter]) -> Vec<ArbiterHandle> {
     arbiters.iter().map(Arbiter::handle).collect()
 }
 
-/// The guard of outbound requests, from the configuration.
-pub(super) fn guard(settings: &Settings, own_ports: [u16; 2]) -> Guard {
+/// The guard of outbound requests, from the configuration. Own ports are those of the public and the operators' listener.
+pub(super) fn guard(settings: &Settings, [public, operator]: [u16; 2]) -> Guard {
+    let own_ports = match settings.may_ask_itself {
+        true => vec![operator],
+        false => vec![public, operator],
+    };
     Guard {
         allow_cidrs: settings.allowed_cidrs(),
         allow_hosts: settings.allowed_hosts(),
         allow_http: settings.url_policy().allow_http,
-        own_ports: own_ports.to_vec(),
+        own_ports,
     }
 }

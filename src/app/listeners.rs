@@ -26,6 +26,7 @@ use crate::{
     config::Settings,
     console,
     dashboard::{self, DashboardState},
+    examples,
     front::{self, ConnectionLimits, ConnectionSlots, ListenerOptions, open_files_max},
     http::{context::HttpContext, meter::HttpMeter, middleware::request_scope},
     mails::MailStats,
@@ -250,6 +251,7 @@ impl Listeners {
                 .configure(web::configure)
                 .configure(health::configure)
                 .configure(dashboard::configure)
+                .configure(examples::configure)
                 .configure(routes::configure_api)
         })
     }

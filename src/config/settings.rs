@@ -51,6 +51,10 @@ pub struct Settings {
     telemetry: TelemetryKeys,
     telephony: TelephonyKeys,
     pub log: LogKeys,
+    /// Functions may ask this program's public listener over the machine's own addresses, as the example functions of
+    /// `dikala dev` do.
+    #[serde(skip)]
+    pub may_ask_itself: bool,
     /// All keys in displayable form.
     #[serde(skip)]
     pub shown: Arc<[ConfigurationKey]>,

@@ -137,6 +137,7 @@ fn account(state: &ConsoleState, lang: Lang, right: Right) -> PageAccount {
     PageAccount {
         scope: lang.tn("console-node-of", &[("node", node.into())]),
         label: html! { span.muted { (lang.t(access)) } },
+        is_person: false,
         can_sign_out: state.tokens().are_asked_for(),
         may_change: right == Right::Full,
     }

@@ -61,6 +61,12 @@ impl DashboardState {
         self.has_mail.then_some(self.base.as_str())
     }
 
+    /// Prefix of the service's own addresses: the public URL, or else the listener's address. It never comes from a
+    /// request.
+    pub fn own_base(&self) -> &str {
+        &self.base
+    }
+
     /// Reserves a place for the stream of a person's page.
     pub fn seat(
         &self,

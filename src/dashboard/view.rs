@@ -46,6 +46,7 @@ fn account(person: &Person) -> PageAccount {
     PageAccount {
         scope: person.tenant_name.clone(),
         label: html! { strong { (person.name) } " " span.muted { (person.email) } },
+        is_person: true,
         can_sign_out: true,
         may_change: person.role == Role::Owner,
     }

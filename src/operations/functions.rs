@@ -63,7 +63,7 @@ pub struct FunctionDraft {
     endpoint: OutboundUrl,
     #[schema(nullable, default = "POST")]
     method: FunctionMethod,
-    /// As JSON, with the names in the order in which they were sent.
+    // As JSON text, with the names in the order in which they were sent.
     #[schema(value_type = Parameters, nullable, default = parameters::empty)]
     parameters: String,
 }

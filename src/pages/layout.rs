@@ -154,21 +154,17 @@ fn inside(view: &View, account: &PageAccount, heading: &Markup, content: &Markup
     }
 }
 
-/// The account: the name, and more if it is opened.
+/// The account, with the way out.
 fn who(view: &View, account: &PageAccount) -> Markup {
-    if !account.can_sign_out {
-        return html! { div.who { (account.label) } };
-    }
+    let out = html! { @if account.can_sign_out { (sign_out(view)) } };
     html! {
-        details.who {
-            summary { (account.label) }
-            (sign_out(view))
-        }
+        @if account.is_person { details.who { summary { (account.label) } (out) } }
+        @else { div.who { (account.label) (out) } }
     }
 }
 
 fn sign_out(view: &View) -> Markup {
-    let button = html! { button.secondary type="submit" { (view.t("page-sign-out")) } };
+    let button = html! { button.quiet type="submit" { (view.t("page-sign-out")) } };
     post(view, view.audience().sign_out, button)
 }
 

@@ -38,6 +38,8 @@ pub struct PageAccount {
     pub scope: String,
     /// The person, or the access right.
     pub label: Markup,
+    /// True for a person, whose account opens as a menu.
+    pub is_person: bool,
     pub can_sign_out: bool,
     pub may_change: bool,
 }

@@ -71,6 +71,9 @@ async fn a_password_signs_in_again(#[values(true, false)] scripts: bool) {
     browser
         .go(&format!("{}/dashboard/settings/account", world.server.http))
         .await;
+    let account = "//details/summary[contains(., 'rina@example.com')]";
+    let account = browser.one(account).await;
+    browser.click(&account).await;
     browser.press("Sign out").await;
     browser.see("You are signed out").await;
     browser.fill("Email", "RINA@example.com").await;

@@ -231,6 +231,59 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
     assert_eq!(again.stop().await, Some(0));
 }
 
+/// The functions of templates are answered by the service itself.
+#[actix_web::test]
+async fn templates_bring_functions_that_answer() {
+    let data = tempfile::tempdir().unwrap();
+    let dev = Dev::start(data.path());
+    let visitor = come_in(&dev.links[0]).await;
+    let new = "/dashboard/agents/new";
+    for (language, template, function, field, ask) in [
+        (
+            "en",
+            "courier",
+            "track_parcel",
+            "status",
+            "The tracking number",
+        ),
+        (
+            "id",
+            "restaurant",
+            "reserve_table",
+            "reserved",
+            "Berapa orang",
+        ),
+    ] {
+        let browser = visitor.clone().with("accept-language", language);
+        let page = browser.open(&format!("{new}?template={template}")).await;
+        page.assert_shows(function);
+        let made = browser.submit(&page.form(new)).await;
+        made.assert_shows(function);
+        let agent = made.path.split('?').next().unwrap().to_owned();
+
+        let path = format!("{agent}/functions/{function}");
+        let shown = browser.open(&path).await.form(&path);
+        let endpoint = shown.value("endpoint").unwrap();
+        let own = format!("/examples/functions/{function}?language={language}");
+        assert!(endpoint.ends_with(&own), "{endpoint}");
+        let test = format!("{path}/test");
+        let page = browser.open(&test).await;
+        page.assert_shows(ask);
+        let form = page.form(&test);
+        let arguments = form.clone().fields.into_iter();
+        let arguments = arguments.filter(|(name, _)| name.starts_with("argument"));
+        let form = arguments.fold(form, |form, (name, _)| form.set(&name, "4"));
+        let answered = browser.submit(&form).await;
+        answered.assert_shows(&format!("\"{field}\":"));
+        answered.assert_shows("\"ok\"");
+        browser
+            .open("/dashboard/audit")
+            .await
+            .assert_shows(function);
+    }
+    assert_eq!(dev.stop().await, Some(0));
+}
+
 /// Ctrl-C right after the start works, even before the simulated bridge has connected.
 #[actix_web::test]
 async fn dev_stops_properly_from_the_first_moment_on() {

@@ -123,7 +123,9 @@ fn configure(options: &DevOptions, layers: &mut Layers) -> Result<Settings, CliE
         layers.set_from_command("log.level", "warn")?;
     }
     telephone::configure(layers)?;
-    Ok(Settings::new(layers)?)
+    let mut settings = Settings::new(layers)?;
+    settings.may_ask_itself = true;
+    Ok(settings)
 }
 
 /// The key that encrypts the demo's secrets. The first start creates it beside the data.

@@ -20,7 +20,7 @@ use super::{
     agent_form::{self, FormChoices},
     assign_path, chat, find,
     functions::{self, FunctionRow},
-    path_of, talk, templates,
+    path_of, talk, template_functions, templates,
 };
 use crate::{
     http::{
@@ -50,8 +50,16 @@ pub async fn ask_new(visit: SignedIn, request: HttpRequest) -> Result<HttpRespon
         Some(template) => template.fill(blank, visit.lang()),
         None => blank,
     };
-    let form = new_form(&visit, &agent_form::of(&agent))?;
-    let content = html! { (offered(&visit, template.map(|it| it.name))) (form) };
+    let chosen = template.map(|template| template.name);
+    let functions = match chosen {
+        Some(name) => {
+            let brought = template_functions::brought(&visit, name).await?;
+            template_functions::announced(&visit, name, &brought)
+        }
+        None => html! {},
+    };
+    let form = new_form(&visit, &agent_form::of(&agent), chosen)?;
+    let content = html! { (offered(&visit, chosen)) (functions) (form) };
     Ok(layout::page(&visit, &title, content))
 }
 
@@ -69,10 +77,21 @@ fn offered(visit: &SignedIn, chosen: Option<&str>) -> Markup {
     }
 }
 
-fn new_form(visit: &SignedIn, filled: &FormState) -> Result<Markup, ApiError> {
+fn new_form(
+    visit: &SignedIn,
+    filled: &FormState,
+    template: Option<&str>,
+) -> Result<Markup, ApiError> {
     let fields = components::fields(visit, filled, &fields(visit, filled, &[])?);
     let submit = submit(&visit.t("agents-make-submit"));
-    Ok(post(visit, NEW_PATH, html! { (fields) (submit) }))
+    Ok(post(
+        visit,
+        NEW_PATH,
+        html! {
+            @if let Some(template) = template { input type="hidden" name="template" value=(template); }
+            (fields) (submit)
+        },
+    ))
 }
 
 fn fields(
@@ -94,11 +113,25 @@ pub async fn create(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, 
         Ok(body) => agents::create(visit.operation(), body).await,
         Err(error) => Err(error),
     };
+    let template = typed.text("template").and_then(templates::find);
+    let template = template.map(|template| template.name);
     match made {
-        Ok(created) => Ok(visit.see(&path_of(created.value.id()), "done-agent-made")),
+        Ok(created) => {
+            let agent = created.value.id();
+            let functions = match template {
+                Some(template) => template_functions::create(&visit, agent, template).await,
+                None => Ok(()),
+            };
+            // The agent exists, so it is shown in any case.
+            let done = match functions {
+                Ok(()) => "done-agent-made",
+                Err(_) => "done-agent-made-without",
+            };
+            Ok(visit.see(&path_of(agent), done))
+        }
         Err(error) => {
             let filled = FormState::again(typed, error)?;
-            let content = new_form(&visit, &filled)?;
+            let content = new_form(&visit, &filled, template)?;
             let title = visit.t("agents-new");
             Ok(errors::refused(&visit, &title, content, &filled))
         }

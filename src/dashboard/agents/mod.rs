@@ -14,6 +14,7 @@ mod function_calls;
 mod function_form;
 mod parameter_rows;
 mod row_fields;
+mod template_functions;
 mod templates;
 
 use dikala_entities::{AgentId, PhoneNumberId, agent};

@@ -70,7 +70,7 @@ pub struct ParameterRow {
     pub name: String,
     pub kind: ParameterKind,
     pub is_required: bool,
-    /// What the agent asks for; may be empty.
+    /// The question or thing that the agent asks for; may be empty.
     pub ask: String,
     /// The allowed values; empty unless it is a choice.
     pub choices: Vec<String>,

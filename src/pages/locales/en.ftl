@@ -157,6 +157,7 @@ home-minutes = { $minutes ->
 ## Agents
 
 nav-agents = Agents
+done-agent-made-without = Agent created, but its example function could not be added.
 done-agent-made = Agent created. Now give it a phone number.
 done-agent-duplicated = Agent duplicated. The copy has the same functions, and no number yet.
 done-agent-deleted = Agent deleted.
@@ -231,6 +232,8 @@ agents-duplicate-hint = A duplicate has the same settings and functions, and no 
 templates-title = Templates
 templates-words = Begin with a template, or with an empty form:
 templates-chosen = Replace everything in square brackets with what is true for you.
+templates-functions = It comes with an example function ({ $names }) that answers with example data. Replace its address by your own later.
+templates-no-functions = It comes without functions, because this service has no public address that they could ask.
 template-clinic = Clinic
 template-workshop = Workshop
 template-restaurant = Restaurant

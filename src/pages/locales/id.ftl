@@ -155,6 +155,7 @@ home-minutes = { $minutes ->
 ## Agen
 
 nav-agents = Agen
+done-agent-made-without = Agen dibuat, tetapi fungsi contohnya tidak dapat ditambahkan.
 done-agent-made = Agen sudah dibuat. Sekarang beri nomor.
 done-agent-duplicated = Ini salinannya. Fungsinya sama, dan belum punya nomor.
 done-agent-deleted = Agen sudah dihapus.
@@ -229,6 +230,8 @@ agents-duplicate-hint = Salinan punya pengaturan dan fungsi yang sama, tanpa nom
 templates-title = Contoh
 templates-words = Mulai dari contoh, atau dari formulir kosong:
 templates-chosen = Ganti semua yang ada di dalam kurung siku dengan data usaha Anda.
+templates-functions = Contoh ini membawa fungsi ({ $names }) yang menjawab dengan data contoh. Ganti alamatnya dengan alamat Anda sendiri nanti.
+templates-no-functions = Contoh ini tidak membawa fungsi, karena layanan ini tidak punya alamat publik yang dapat ditanya.
 template-clinic = Klinik
 template-workshop = Bengkel
 template-restaurant = Restoran

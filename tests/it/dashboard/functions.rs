@@ -241,3 +241,34 @@ async fn a_functions_page_shows_its_last_calls_and_marks_silence(
     page.assert_shows("takes 1,830 ms or longer. The caller hears silence for that long.");
     bridge.hang_up(&call).await;
 }
+
+/// The service may not ask itself here, so its examples cannot be functions. `dev.rs` has those that answer.
+#[actix_web::test]
+async fn a_template_comes_without_functions_if_the_service_cannot_be_asked() {
+    let world = shared_world!(Sqlite);
+    let browser = owner(&world).await.browser;
+    let new = "/dashboard/agents/new";
+    let page = browser.open(&format!("{new}?template=courier")).await;
+    page.assert_shows("It comes without functions");
+    let form = page.form(new);
+    // A refused form keeps the template.
+    let refused = browser.submit(&form.clone().set("name", "")).await;
+    assert_eq!(refused.form(new).value("template"), Some("courier"));
+    let made = browser.submit(&form).await;
+    made.assert_shows("Agent created");
+    made.assert_shows("No functions yet");
+}
+
+#[actix_web::test]
+async fn an_example_takes_small_requests_only() {
+    let world = shared_world!(Sqlite);
+    let api = Rest::new(&format!("{}/examples/functions", world.server.http));
+    let asked = |size: usize| json!({"parameters": {"article": "x".repeat(size)}});
+    let answer = api.post("/check_stock", asked(100)).await.expect(200);
+    assert_eq!(answer["article"], json!("x".repeat(80)));
+    assert_eq!(api.post("/check_stock", asked(100)).await.body, answer);
+    api.post("/check_stock", asked(20_000)).await.expect(413);
+    api.post("/check_stock", json!([])).await.expect(400);
+    api.post("/nothing", asked(1)).await.expect(404);
+    assert_eq!(api.get("/check_stock").await.status, 405);
+}

@@ -230,6 +230,7 @@ impl Browser {
         eventually(&named, async || {
             for element in self.all(&named).await {
                 if self.is_shown(&element).await {
+                    self.scroll_to(&element).await;
                     let path = format!("/element/{}/click", element.0);
                     return if_still_there(self.ask(&path, json!({})).await).map(drop);
                 }
@@ -245,7 +246,15 @@ impl Browser {
         self.session.get(&path).await == Ok(Value::Bool(true))
     }
 
+    /// Scrolls as a person does, so that the bar at the bottom of a narrow window does not cover the element.
+    async fn scroll_to(&self, element: &Element) {
+        let script = "arguments[0].scrollIntoView({block: 'center'})";
+        let scroll = json!({"script": script, "args": [{ELEMENT: element.0}]});
+        if_still_there(self.ask("/execute/sync", scroll).await);
+    }
+
     pub async fn click(&self, element: &Element) {
+        self.scroll_to(element).await;
         let path = format!("/element/{}/click", element.0);
         self.ask(&path, json!({})).await.unwrap();
     }
