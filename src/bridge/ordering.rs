@@ -7,13 +7,13 @@ use std::{
 };
 
 use dikala_actors::{
-    calls::{CallError, CallInput, CallRouter, InvokeFunction, TellTurn, TenantHint},
+    calls::{CallError, CallInput, CallReply, CallRouter, InvokeFunction, TellTurn, TenantHint},
     traces::arrived,
 };
 use dikala_entities::{BridgeId, CallId, Millis};
 use dikala_protocol::{
-    BridgeMessage, CallMessage, CallReport, FunctionInvocation, Heartbeat, MessageContent,
-    MessageType, NumberedTurn,
+    BridgeMessage, CallMessage, CallReport, ErrorCode, FunctionInvocation, Heartbeat,
+    MessageContent, MessageType, NumberedTurn,
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -42,6 +42,10 @@ pub struct AnsweredMessage {
     pub reply: Value,
     /// Held until the reply is written.
     pub room: MessageReservation,
+    /// The call that an incoming call became.
+    opened: Option<CallId>,
+    /// The code of an error reply.
+    refusal: Option<ErrorCode>,
 }
 
 /// Carries out the messages of one connection.
@@ -114,6 +118,10 @@ impl OrderingQueues {
 
     /// Carries out a message, or answers its refusal.
     fn run(&self, key: Option<QueueKey>, (ticket, message, room): QueuedMessage) {
+        let told = message
+            .as_ref()
+            .ok()
+            .map(|message| (message.content.kind(), call_of(&message.content)));
         let answered = match message {
             Ok(message) => Either::Left(answer(
                 self.calls.clone(),
@@ -127,9 +135,17 @@ impl OrderingQueues {
                 ticket,
                 reply: refusal.to_json(),
                 room,
+                opened: None,
+                refusal: Some(refusal.code()),
             })),
         };
-        let finished = answered.map(move |finished| (key, finished));
+        let calls = self.calls.clone();
+        let finished = answered.map(move |finished| {
+            if let Some((kind, call)) = told {
+                record(&calls, kind, call, &finished);
+            }
+            (key, finished)
+        });
         self.running.push(Box::pin(finished));
     }
 }
@@ -144,14 +160,47 @@ async fn answer(
 ) -> AnsweredMessage {
     let since = ticket.read_at();
     let (done, room) = carry_out(&calls, &share, bridge, &id, content, since, room).await;
-    let reply = match done {
-        Ok(success) => protocol::reply(&id, success),
-        Err(error) => MessageRefusal::from((id, error)).to_json(),
+    let opened = done.as_ref().ok().and_then(opened);
+    let (reply, refusal) = match done {
+        Ok(success) => (protocol::reply(&id, success), None),
+        Err(error) => {
+            let refusal = MessageRefusal::from((id, error));
+            (refusal.to_json(), Some(refusal.code()))
+        }
     };
     AnsweredMessage {
         ticket,
         reply,
         room,
+        opened,
+        refusal,
+    }
+}
+
+/// Keeps an answered message for operators. Turns are many, and each is an event of its own. A call that the bridge made up leaves
+/// nothing.
+fn record(calls: &CallRouter, kind: MessageType, call: Option<CallId>, answered: &AnsweredMessage) {
+    let is_kept = kind != MessageType::Turn && answered.refusal != Some(ErrorCode::UnknownCall);
+    if let Some(call) = call.or(answered.opened).filter(|_| is_kept) {
+        calls.record(call, kind, answered.ticket.read_at(), answered.refusal);
+    }
+}
+
+/// The call that a message is about, if it names one.
+const fn call_of(content: &MessageContent) -> Option<CallId> {
+    match content {
+        MessageContent::Call(message) => Some(message.call),
+        MessageContent::Incoming(_) | MessageContent::Heartbeat(_) => None,
+    }
+}
+
+/// The call that an incoming call became.
+const fn opened(success: &Success) -> Option<CallId> {
+    match success {
+        Success::Call(CallReply::Admitted { call, .. } | CallReply::Refused { call, .. }) => {
+            Some(*call)
+        }
+        _ => None,
     }
 }
 

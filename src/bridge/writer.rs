@@ -69,7 +69,9 @@ pub(super) async fn write(
                 in_time(beat).await
             }
             finished = replies.recv() => match finished {
-                Some(AnsweredMessage { ticket, reply, room }) => {
+                Some(AnsweredMessage {
+                    ticket, reply, room, ..
+                }) => {
                     let sent = send(&mut session, &reply).await;
                     drop(room);
                     ticket.answered(bridges);

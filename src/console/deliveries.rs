@@ -1,4 +1,4 @@
-//! Deliveries of all webhooks, of one webhook, or of a call; sending one again.
+//! Deliveries of all webhooks or of one; sending one again.
 
 use actix_web::HttpResponse;
 use dikala_entities::{DeliveryId, DeliveryStatus, Millis, WebhookId};
@@ -11,17 +11,14 @@ use super::{
 };
 use crate::{
     http::{error::ApiError, extract::Id},
-    operations::{
-        calls::all_tenants::CallDeliveryStatus,
-        deliveries::{self, DeliveryList, OperatorDelivery},
-    },
+    operations::deliveries::{self, DeliveryList, OperatorDelivery},
     pages::{
-        components::{Field, post, short_id, table},
+        components::{Field, post, short_id},
         form::FormValues,
     },
 };
 
-const PATH: &str = "/deliveries";
+pub const PATH: &str = "/deliveries";
 const TITLE: &str = "console-deliveries";
 const FILTERS: &[&str] = &["status", "webhookId"];
 
@@ -64,14 +61,10 @@ pub fn rows(visit: &ConsoleView, found: &DeliveryList, of_one: bool) -> Markup {
     }
     let row = |of: &OperatorDelivery| {
         let mut cells = vec![
-            visit.time(of.created_at),
+            html! { a href={ (PATH) "/" (of.id) } { (visit.precise(of.created_at)) } },
             html! {
-                span.word {
-                    @match of.call_id {
-                        Some(call) => a href={ "/calls/" (call) } { (of.event.as_str()) },
-                        None => { (of.event.as_str()) }
-                    }
-                }
+                span.word { (of.event.as_str()) }
+                @if let Some(call) = of.call_id { " " a href={ "/calls/" (call) } { (short_id(&call.to_string())) } }
             },
             delivery_status(visit, of.status),
             html! { (visit.number(of.attempt_count)) @if of.is_test { " " (visit.t("console-test")) } },
@@ -94,32 +87,12 @@ pub fn rows(visit: &ConsoleView, found: &DeliveryList, of_one: bool) -> Markup {
     rows.show(visit)
 }
 
-/// Deliveries of a call's events. They have no buttons, because this part is updated live.
-pub fn of_call(visit: &ConsoleView, sent: &[CallDeliveryStatus]) -> Markup {
-    let columns = visit.columns("console-call-deliveries-columns");
-    let row = |of: &CallDeliveryStatus| {
-        vec![
-            html! { span.word { (of.event.as_str()) } },
-            webhook(of.webhook_id),
-            delivery_status(visit, of.status),
-            html! { (visit.number(of.attempt_count)) },
-            next(visit, of.next_attempt_at),
-            visit.time_or(of.completed_at, NONE),
-        ]
-    };
-    table(
-        visit,
-        &visit.t(TITLE),
-        &columns,
-        sent.iter().map(row).collect(),
-    )
-}
-
 /// A past time means soon, or with the next probe.
 fn next(visit: &ConsoleView, at: Option<Millis>) -> Markup {
     match at {
         Some(at) if at <= visit.state().now() => html! { (visit.t("console-is-due")) },
-        at => visit.time_or(at, NONE),
+        Some(at) => visit.precise(at),
+        None => html! { span.muted { (NONE) } },
     }
 }
 
@@ -127,7 +100,8 @@ fn webhook(id: WebhookId) -> Markup {
     html! { a href={ "/webhooks/" (id) } { (short_id(&id.to_string())) } }
 }
 
-fn send_again(visit: &ConsoleView, id: DeliveryId) -> Markup {
+/// The button that sends a delivery again.
+pub fn send_again(visit: &ConsoleView, id: DeliveryId) -> Markup {
     let path = format!("{PATH}/{id}/resend");
     let label = visit.tn("console-resend-of", &[("delivery", id.to_string().into())]);
     let button =
@@ -142,9 +116,5 @@ pub async fn resend(visit: ConsoleView, id: Id<DeliveryId>) -> Result<HttpRespon
         Ok((_, true)) => "console-done-delivery-resent",
         _ => "console-done-delivery-resent-later",
     };
-    let back = match &done {
-        Ok((webhook, _)) => format!("/webhooks/{webhook}"),
-        Err(_) => PATH.to_owned(),
-    };
-    acted(&visit, done, &back, word)
+    acted(&visit, done, &format!("{PATH}/{}", id.0), word)
 }

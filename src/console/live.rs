@@ -10,8 +10,8 @@ use futures_util::future::LocalBoxFuture;
 use maud::Markup;
 
 use super::{
-    actors, audit, bridges, calls, database, functions, ledger, nodes, overview, requests, tenants,
-    view::ConsoleView, webhooks,
+    actors, audit, bridges, call, calls, database, delivery, functions, ledger, nodes, overview,
+    requests, tenants, view::ConsoleView, webhooks,
 };
 use crate::{
     http::error::{ApiError, Missing},
@@ -47,13 +47,16 @@ const PARTS: &[(&str, Duration, Make)] = &[
         one(calls::part(visit, asked))
     }),
     ("call", EVERY, |visit, asked| {
-        one(calls::part_of_one(visit, asked))
+        one(call::part_of_one(visit, asked))
     }),
     ("webhooks", EVERY, |visit, asked| {
         one(webhooks::part(visit, asked))
     }),
     ("webhook", EVERY, |visit, asked| {
         one(webhooks::part_of_one(visit, asked))
+    }),
+    ("delivery", EVERY, |visit, asked| {
+        one(delivery::part_of_one(visit, asked))
     }),
     ("functions", EVERY, |visit, asked| {
         one(functions::part(visit, asked))

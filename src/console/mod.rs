@@ -32,11 +32,14 @@ mod actors;
 mod audience;
 mod audit;
 mod bridges;
+mod call;
 mod call_diagnosis;
+mod call_steps;
 mod calls;
 mod configuration;
 mod database;
 mod deliveries;
+mod delivery;
 mod ended;
 mod enter;
 mod figures;
@@ -81,7 +84,7 @@ const PAGES: &[PageRoute] = &[
     get("/actors/{type}", |r| r.to(actors::show)),
 
     get("/calls", |r| r.to(calls::list)),
-    get("/calls/{id}", |r| r.to(calls::show)),
+    get("/calls/{id}", |r| r.to(call::show)),
     get("/calls/{id}/hangup", |r| r.to(calls::ask_hang_up)).by(PageAccess::Owner),
     post("/calls/{id}/hangup", |r| r.to(calls::hang_up)),
 
@@ -92,6 +95,7 @@ const PAGES: &[PageRoute] = &[
     get("/webhooks/{id}/recover", |r| r.to(webhooks::ask_recover)).by(PageAccess::Owner),
     post("/webhooks/{id}/recover", |r| r.to(webhooks::recover)),
     get("/deliveries", |r| r.to(deliveries::list)),
+    get("/deliveries/{id}", |r| r.to(delivery::show)),
     post("/deliveries/{id}/resend", |r| r.to(deliveries::resend)),
 
     get("/functions", |r| r.to(functions::list)),

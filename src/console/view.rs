@@ -10,7 +10,7 @@ use std::{
 use actix_web::{
     FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::HeaderValue, web::Data,
 };
-use dikala_entities::{Secret, Store};
+use dikala_entities::{Millis, Secret, Store};
 use maud::{Markup, html};
 
 use super::{session::BrowserIdentity, state::ConsoleState};
@@ -19,7 +19,7 @@ use crate::{
     http::error::ApiError,
     operations::{OperationContext, Principal},
     operator_api::OperatorContext,
-    pages::{live, view::View},
+    pages::{format::utc, live, view::View},
 };
 
 /// A [`View`] with the browser's access right. Handlers of pages take it.
@@ -120,6 +120,23 @@ impl ConsoleView {
             (live::sign(self))
             (live::followed(self, name, more, 0, content))
         }
+    }
+
+    /// A time with seconds, and with its day unless that is today. The zone is that of the page.
+    pub fn precise(&self, at: Millis) -> Markup {
+        let (lang, zone, now) = (self.lang(), self.zone(), self.state().now());
+        let clock = zone.clock_with_seconds(lang, at);
+        let text = match zone.date(at) == zone.date(now) {
+            true => clock,
+            false => format!("{} {clock}", zone.weekday(lang, at, now)),
+        };
+        html! { time datetime=(at) title=(utc(at)) { (text) } }
+    }
+
+    /// The day of a time, and the page's zone: `15 Jan 2026, UTC`.
+    pub fn day(&self, at: Millis) -> Markup {
+        let zone = self.zone();
+        html! { (zone.day(self.lang(), at)) ", " (zone.short_name(at)) }
     }
 
     /// Cookies to set in the answer.

@@ -118,7 +118,7 @@ fn lane(visit: &ConsoleView, lane: Option<&EndpointQueueStatus>) -> Markup {
             ("state", badge(tone, &word(visit, lane.state))),
             ("inflight", html! { (lane.in_flight) }), ("waiting", html! { (lane.waiting) }),
         ]))
-        @if let Some(at) = lane.probe_at { br; span.muted { (visit.rich("console-probed", &[("time", visit.time(at))])) } }
+        @if let Some(at) = lane.probe_at { br; span.muted { (visit.rich("console-probed", &[("time", visit.precise(at))])) } }
     }
 }
 

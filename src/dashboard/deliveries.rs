@@ -29,6 +29,7 @@ use crate::{
         extract::{Id, id, word},
     },
     operations::deliveries::resend_now,
+    pages::words::attempt_error,
 };
 
 pub const PATH: &str = "/dashboard/deliveries";
@@ -350,29 +351,13 @@ fn attempts(visit: &SignedIn, attempts: &[attempt::Model]) -> Markup {
 fn outcome(visit: &SignedIn, status: Option<i64>, error: Option<&str>) -> Markup {
     match (status, error) {
         (status, Some(kind)) => html! {
-            (badge(Tone::Bad, &error_name(visit, kind)))
+            (badge(Tone::Bad, &attempt_error(visit, kind)))
             @if let Some(status) = status { " " (status) }
         },
         (Some(status @ 200..=299), None) => badge(Tone::Good, &status.to_string()),
         (Some(status), None) => badge(Tone::Bad, &status.to_string()),
         (None, None) => html! {},
     }
-}
-
-/// The reason for a missing or incomplete answer. Unknown reasons keep the API's name.
-fn error_name(visit: &SignedIn, kind: &str) -> String {
-    let id = match kind {
-        "dns" => "deliveries-error-dns",
-        "blocked_target" => "deliveries-error-blocked",
-        "connect" => "deliveries-error-connect",
-        "tls" => "deliveries-error-tls",
-        "timeout" => "deliveries-error-timeout",
-        "reset" => "deliveries-error-reset",
-        "invalid_response" => "deliveries-error-invalid",
-        "busy" => "deliveries-error-busy",
-        other => return other.to_owned(),
-    };
-    visit.t(id)
 }
 
 fn answer(visit: &SignedIn, attempt: &attempt::Model) -> Markup {

@@ -5,6 +5,7 @@ pub mod callers;
 pub mod diagnosis;
 mod erasure;
 pub mod filter;
+pub mod timeline;
 pub mod turns;
 
 use dikala_actors::calls::{CallError, CallInput, TRANSFERS_MAX, versions};

@@ -3,15 +3,15 @@
 use dikala_actors::webhooks::{ResendOutcome, recovery::count};
 use dikala_entities::{
     AuditAction, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, InstantOrDate, Millis,
-    RecoveryId, TenantId, WebhookId,
+    RecoveryId, TenantId, WebhookId, attempt,
     delivery::{self, Column},
     recovery,
     store::Transaction,
     webhook,
 };
 use sea_orm::{
-    ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait,
-    QueryFilter, QueryOrder, QuerySelect, Select,
+    ActiveModelTrait, ColumnTrait, DbErr, DerivePartialModel, EntityTrait, IntoActiveModel,
+    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -31,6 +31,8 @@ use crate::{
     },
 };
 
+/// Attempts shown per delivery, the newest ones.
+const ATTEMPTS_MAX: u64 = 100;
 /// Concurrent recoveries of one webhook.
 const RECOVERIES_MAX: u64 = 10;
 
@@ -77,6 +79,42 @@ impl From<delivery::Model> for OperatorDelivery {
             completed_at: row.completed_at,
         }
     }
+}
+
+/// One HTTP exchange of a delivery, without the endpoint's answer.
+#[derive(Clone, Debug, PartialEq, Eq, DerivePartialModel, Serialize, ToSchema)]
+#[sea_orm(entity = "attempt::Entity")]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Attempt)]
+pub struct DeliveryAttempt {
+    #[serde(skip)]
+    pub delivery_id: DeliveryId,
+    pub number: i64,
+    pub started_at: Millis,
+    pub duration_ms: i64,
+    /// Null where no answer came.
+    pub status_code: Option<i64>,
+    /// Why no answer came; null for an answer of any status.
+    #[sea_orm(from_col = "error_kind")]
+    pub error: Option<String>,
+}
+
+/// A delivery with its attempts. What was sent and what was answered is not for operators.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DeliveryDetail, example = json!({
+    "id": "dlv_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
+    "webhookId": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6", "eventId": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered",
+    "callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "status": "pending", "isTest": false, "attemptCount": 1,
+    "nextAttemptAt": "2026-01-15T03:30:09.100Z", "createdAt": "2026-01-15T03:30:04.000Z", "completedAt": null,
+    "attempts": [{"number": 1, "startedAt": "2026-01-15T03:30:04.010Z", "durationMs": 84, "statusCode": 503, "error": null}]
+}))]
+pub struct OperatorDeliveryDetail {
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub delivery: OperatorDelivery,
+    /// The last 100, oldest first.
+    pub attempts: Vec<DeliveryAttempt>,
 }
 
 lists! {
@@ -172,6 +210,27 @@ pub async fn list(
     let select = newest(&context, status, webhook).await?;
     let (deliveries, has_more) = views(db, page, select).await?;
     Ok(DeliveryList::new(page, deliveries, has_more))
+}
+
+/// One delivery with its last attempts.
+pub async fn show(
+    context: OperationContext,
+    id: Id<DeliveryId>,
+) -> Result<OperatorDeliveryDetail, ApiError> {
+    let db = context.store().api_reader();
+    let found = context.one_of::<delivery::Entity>(id.0).one(db).await?;
+    let delivery = found.ok_or(ApiError::NotFound(Missing::Delivery))?;
+    let mut attempts: Vec<DeliveryAttempt> = attempt::Entity::of_delivery(&delivery)
+        .order_by_desc(attempt::Column::Number)
+        .limit(ATTEMPTS_MAX)
+        .into_partial_model()
+        .all(db)
+        .await?;
+    attempts.reverse();
+    Ok(OperatorDeliveryDetail {
+        delivery: delivery.into(),
+        attempts,
+    })
 }
 
 /// Makes a delivery due now, whatever its status. Its webhook must exist. `V` is the view for whoever asks.

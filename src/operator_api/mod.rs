@@ -64,6 +64,7 @@ const CALL: &[Code] = &[Code::CallNotFound];
 const LADDER: &[Code] = &[Code::CallNotFound, Code::SipMessagesNotFound];
 const RUNNING_CALL: &[Code] = &[Code::CallNotFound, Code::CallNotActive];
 const WEBHOOK: &[Code] = &[Code::WebhookNotFound];
+const DELIVERY: &[Code] = &[Code::DeliveryNotFound];
 const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 const ACTOR: &[Code] = &[Code::ActorNotFound];
 const VERIFYING: &[Code] = &[Code::VerificationRunning];
@@ -114,6 +115,7 @@ pub const ROUTES: &[ApiRoute] = &[
     post("/webhooks/{id}/resume", "webhooks.resume", |r| r.to(again(webhooks::resume)), "Let a paused webhook's deliveries go on.").ok::<webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookResume),
     post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(deliveries::recover)), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::RecoveryCount>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
     get("/deliveries", "deliveries.list", |r| r.to(answer(deliveries::list)), "A page of deliveries, newest first.").query(&["limit", "offset", "status", "webhookId"]).ok::<deliveries::DeliveryList>(),
+    get("/deliveries/{id}", "deliveries.get", |r| r.to(answer(deliveries::show)), "One delivery with its attempts.").ok::<deliveries::OperatorDeliveryDetail>().fails(DELIVERY),
     post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(deliveries::resend::<deliveries::OperatorDelivery>)), "Send a delivery again now.").accepted::<deliveries::OperatorDelivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
 
     get("/overview", "overview.get", |r| r.to(overview::show), "What goes on in this process and what is wrong with it, worst first, with figures of the last ten minutes.").ok::<overview::Overview>(),

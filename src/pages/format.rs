@@ -132,6 +132,13 @@ impl Zone {
         format!("{}{separator}{second:02}", self.clock(lang, at))
     }
 
+    /// The time of day with milliseconds: `09:30:05.120`; in Indonesian `09.30.05,120`.
+    pub fn clock_with_milliseconds(&self, lang: Lang, at: Millis) -> String {
+        let point = decimal_point(lang);
+        let ms = at.as_i64().rem_euclid(1_000);
+        format!("{}{point}{ms:03}", self.clock_with_seconds(lang, at))
+    }
+
     /// The date as an id: `2026-01-15`.
     pub fn date(&self, at: Millis) -> String {
         timestamp(at).to_zoned(self.zone.clone()).date().to_string()
@@ -172,6 +179,20 @@ impl Zone {
     pub fn day(&self, lang: Lang, at: Millis) -> String {
         day(lang, timestamp(at).to_zoned(self.zone.clone()).date())
     }
+}
+
+const fn decimal_point(lang: Lang) -> char {
+    match lang {
+        Lang::En => '.',
+        Lang::Id => ',',
+    }
+}
+
+/// A time after another, in seconds with milliseconds: `+1.204 s`; in Indonesian `+1,204 s`. A time before it: `−0.012 s`.
+pub fn offset(lang: Lang, ms: i64) -> String {
+    let sign = if ms < 0 { '−' } else { '+' };
+    let (ms, point) = (ms.unsigned_abs(), decimal_point(lang));
+    format!("{sign}{}{point}{:03} s", ms / 1_000, ms % 1_000)
 }
 
 /// The short names of the weekdays, Monday first.
@@ -277,6 +298,24 @@ mod tests {
     fn numbers(#[case] value: i64, #[case] en: &str, #[case] id: &str) {
         assert_eq!(number(Lang::En, value), en);
         assert_eq!(number(Lang::Id, value), id);
+    }
+
+    #[rstest]
+    #[case(0, "+0.000 s", "+0,000 s")]
+    #[case(1_204, "+1.204 s", "+1,204 s")]
+    #[case(-12, "−0.012 s", "−0,012 s")]
+    #[case(3_605_007, "+3605.007 s", "+3605,007 s")]
+    fn offsets(#[case] ms: i64, #[case] en: &str, #[case] id: &str) {
+        assert_eq!(offset(Lang::En, ms), en);
+        assert_eq!(offset(Lang::Id, ms), id);
+    }
+
+    #[test]
+    fn milliseconds_of_a_time() {
+        let at = Millis::from_i64(1_768_447_805_020);
+        let clock = |lang| Zone::utc().clock_with_milliseconds(lang, at);
+        assert_eq!(clock(Lang::En), "03:30:05.020");
+        assert_eq!(clock(Lang::Id), "03.30.05,020");
     }
 
     #[test]

@@ -32,4 +32,5 @@ pub mod stream;
 pub mod table;
 pub mod tables;
 pub mod view;
+pub mod words;
 pub mod zones;

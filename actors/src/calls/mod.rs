@@ -20,6 +20,7 @@ mod open;
 mod owned;
 mod ownership;
 mod pending;
+mod recent_messages;
 mod recovery;
 mod registry;
 mod router;
@@ -43,6 +44,7 @@ pub use self::{
     machine::CallLimits,
     messages::{CallInput, CallReply, InvokeFunction, TellTurn},
     meter::CallMeter,
+    recent_messages::MessageRecord,
     registry::CallRegistry,
     router::CallRouter,
     steps::commands::TRANSFERS_MAX,

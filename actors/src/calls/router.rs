@@ -15,7 +15,7 @@ use std::{
 use actix::{Addr, Handler, MailboxError, Message, Recipient};
 use actix_rt::ArbiterHandle;
 use dikala_entities::{BridgeId, CallId, Millis, TenantId, call};
-use dikala_protocol::{CalledParty, IncomingCall};
+use dikala_protocol::{CalledParty, ErrorCode, IncomingCall, MessageType};
 use futures_util::{StreamExt, stream};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use tokio::sync::{Mutex, oneshot};
@@ -29,6 +29,7 @@ use super::{
     messages::{CallInput, CallReply, CallSnapshot, Describe, InvokeFunction, Tell, TellTurn},
     meter::CallMeter,
     open::FIRST_EPOCH,
+    recent_messages::{MessageRecord, RecentMessages},
 };
 use crate::traces::arrival;
 
@@ -63,6 +64,7 @@ struct Shared {
     closed: AtomicBool,
     /// Set while this node may own calls that it took over and has not read.
     unread: AtomicBool,
+    recent: RecentMessages,
 }
 
 /// The actor of this call panicked.
@@ -92,6 +94,7 @@ impl CallRouter {
             deaths: OnceLock::new(),
             closed: AtomicBool::new(false),
             unread: AtomicBool::new(false),
+            recent: RecentMessages::default(),
         }))
     }
 
@@ -110,6 +113,32 @@ impl CallRouter {
     /// Calls in memory, including those that ended a moment ago.
     pub fn in_memory(&self) -> usize {
         self.directory().len()
+    }
+
+    /// Keeps a bridge's message about a call for operators. It was read at `since`, and its reply is ready.
+    pub fn record(
+        &self,
+        call: CallId,
+        kind: MessageType,
+        since: Instant,
+        refusal: Option<ErrorCode>,
+    ) {
+        let took = since.elapsed();
+        // Rounded up, so that it is not dated after what it caused.
+        let ago = i64::try_from(took.as_millis()).unwrap_or(i64::MAX - 1) + 1;
+        let at = self.deps().clock.now().plus_ms(-ago);
+        let message = MessageRecord {
+            at,
+            kind,
+            took,
+            refusal,
+        };
+        self.0.recent.add(call, message);
+    }
+
+    /// The bridges' messages about a call, if it is one of the last calls of this process.
+    pub fn messages_of(&self, call: CallId) -> Vec<MessageRecord> {
+        self.0.recent.of(call)
     }
 
     /// Describes the given calls, as far as they are in memory and reply at once.

@@ -76,6 +76,11 @@ impl MessageRefusal {
         }
     }
 
+    /// Its code.
+    pub fn code(&self) -> ErrorCode {
+        self.error.code
+    }
+
     /// The reply in the wire format.
     pub fn to_json(&self) -> Value {
         error_reply(self.id.as_deref(), &self.error)

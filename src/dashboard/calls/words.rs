@@ -14,6 +14,7 @@ use super::{
     },
     by_hand::ManualAct,
 };
+pub use crate::pages::words::reason_id;
 
 /// The message id of a state, which the filter also uses.
 pub const fn status_id(status: CallStatus) -> &'static str {
@@ -54,32 +55,6 @@ pub fn connection(view: &DashboardView, quality: ConnectionQuality) -> Markup {
         ConnectionQuality::Poor => (Tone::Bad, "calls-connection-poor"),
     };
     badge(tone, &view.t(id))
-}
-
-/// The message id of a reason, as a sentence.
-pub const fn reason_id(reason: HangupReason) -> &'static str {
-    match reason {
-        HangupReason::Normal => "calls-reason-normal",
-        HangupReason::Transferred => "calls-reason-transferred",
-        HangupReason::MaxDuration => "calls-reason-max-duration",
-        HangupReason::CreditsExhausted => "calls-reason-credits-exhausted",
-        HangupReason::Requested => "calls-reason-requested",
-        HangupReason::Operator => "calls-reason-operator",
-        HangupReason::Silence => "calls-reason-silence",
-        HangupReason::Abandoned => "calls-reason-abandoned",
-        HangupReason::MediaLost => "calls-reason-media-lost",
-        HangupReason::AiError => "calls-reason-ai-error",
-        HangupReason::BridgeLost => "calls-reason-bridge-lost",
-        HangupReason::AnswerTimeout => "calls-reason-answer-timeout",
-        HangupReason::BridgeError => "calls-reason-bridge-error",
-        HangupReason::Rejected => "calls-reason-rejected",
-        HangupReason::NoAgent => "calls-reason-no-agent",
-        HangupReason::AgentInactive => "calls-reason-agent-inactive",
-        HangupReason::NumberInactive => "calls-reason-number-inactive",
-        HangupReason::InsufficientCredits => "calls-reason-insufficient-credits",
-        HangupReason::ConcurrencyLimit => "calls-reason-concurrency-limit",
-        HangupReason::TenantSuspended => "calls-reason-tenant-suspended",
-    }
 }
 
 /// The end of a call and its author: `Caller hung up`, `Ended by Dewi`.

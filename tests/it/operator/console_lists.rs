@@ -129,11 +129,10 @@ async fn full_world() -> (TestWorld, Vec<String>) {
     (world, pages)
 }
 
-fn planted(tenant: &Tenant) -> [&str; 11] {
+fn planted(tenant: &Tenant) -> [&str; 10] {
     [
         &tenant.key,
         &tenant.token,
-        &tenant.did,
         SECRET,
         CALLER,
         IN_AN_ID,

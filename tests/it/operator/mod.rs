@@ -11,6 +11,7 @@ mod console_lists;
 mod console_live;
 mod console_overview;
 mod console_tenants;
+mod console_why;
 mod console_work;
 mod credits;
 mod docs;

@@ -114,6 +114,20 @@ async fn an_operator_sees_how_a_call_sounded_and_what_was_signalled() {
     page.assert_shows("SIP/2.0 200 OK");
     page.assert_shows("RTP/AVP PCMA");
     page.assert_hides(CALLER);
+    // The SIP messages stand among everything else.
+    let text = page.text();
+    let place = |words: &str| {
+        text.find(words)
+            .unwrap_or_else(|| panic!("{words}: {text}"))
+    };
+    let order = [
+        "SIP received udp",
+        "Bridge call.incoming",
+        "Bridge call.hangup",
+    ];
+    assert!(order.map(place).is_sorted(), "{text}");
+    assert!(place("INVITE sip:") < place("Bridge call.incoming"));
+    assert!(place("Bridge call.answered") < place("BYE sip:"));
 }
 
 #[actix_web::test]
