@@ -1,6 +1,6 @@
 //! The console: its navigation, its paths and its words.
 
-use super::PAGES;
+use super::{PAGES, search};
 use crate::pages::audience::{AudienceMessages, Group, PageAudience};
 
 pub static CONSOLE: PageAudience = PageAudience {
@@ -11,6 +11,7 @@ pub static CONSOLE: PageAudience = PageAudience {
     sign_in: "/sign-in",
     sign_out: "/sign-out",
     pages: PAGES,
+    search: Some(search::PATH),
     groups: GROUPS,
     belong: BELONG,
     messages: AudienceMessages {

@@ -50,6 +50,7 @@ mod live;
 mod nodes;
 mod overview;
 mod requests;
+mod search;
 mod session;
 mod sign_in;
 mod state;
@@ -82,6 +83,8 @@ const PAGES: &[PageRoute] = &[
     get("/", |r| r.to(overview::show)),
     get("/actors", |r| r.to(actors::list)),
     get("/actors/{type}", |r| r.to(actors::show)),
+
+    get("/search", |r| r.to(search::show)),
 
     get("/calls", |r| r.to(calls::list)),
     get("/calls/{id}", |r| r.to(call::show)),

@@ -11,6 +11,7 @@ pub static DASHBOARD: PageAudience = PageAudience {
     sign_in: "/dashboard/sign-in",
     sign_out: "/dashboard/sign-out",
     pages: PAGES,
+    search: None,
     groups: GROUPS,
     belong: BELONG,
     messages: AudienceMessages {

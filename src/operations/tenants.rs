@@ -189,7 +189,7 @@ pub async fn create(
 }
 
 /// Tenants, oldest first: all, or those whose id is the text or whose name contains it, regardless of case.
-fn matching(text: Option<&str>) -> Select<tenant::Entity> {
+pub(super) fn matching(text: Option<&str>) -> Select<tenant::Entity> {
     let select = tenant::Entity::find().order_by_asc(tenant::Column::Id);
     let Some(text) = text else {
         return select;

@@ -23,6 +23,8 @@ pub struct PageAudience {
     pub sign_in: &'static str,
     pub sign_out: &'static str,
     pub pages: &'static [PageRoute],
+    /// The path of the search in the frame of every page.
+    pub search: Option<&'static str>,
     /// The navigation. It marks the entry whose path is a prefix of the current one; the home page, whose path is a
     /// prefix of all, must match exactly.
     pub groups: &'static [Group],

@@ -129,6 +129,7 @@ fn inside(view: &View, account: &PageAccount, heading: &Markup, content: &Markup
                     button.quiet.close type="button" popovertarget="menu" popovertargetaction="hide" { (view.t("page-close")) }
                 }
                 p.whose { (account.scope) }
+                (search(view))
                 @for group in audience.groups {
                     h2 { (view.t(group.name)) }
                     ul {
@@ -160,6 +161,18 @@ fn who(view: &View, account: &PageAccount) -> Markup {
     html! {
         @if account.is_person { details.who { summary { (account.label) } (out) } }
         @else { div.who { (account.label) (out) } }
+    }
+}
+
+/// The search of everything, if the audience has one. The script focuses it at Ctrl-K.
+fn search(view: &View) -> Markup {
+    let label = view.t("page-search");
+    html! {
+        @if let Some(path) = view.audience().search {
+            form.find role="search" method="get" action=(path) {
+                input type="search" name="q" data-search aria-label=(label) aria-keyshortcuts="Control+K" placeholder={ (label) " (Ctrl-K)" } autocomplete="off" maxlength="200";
+            }
+        }
     }
 }
 

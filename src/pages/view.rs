@@ -232,6 +232,7 @@ mod tests {
         sign_in: "",
         sign_out: "",
         pages: &[],
+        search: None,
         groups: &[],
         belong: &[],
         messages: AudienceMessages {

@@ -73,6 +73,15 @@ impl CallerPart {
         }))
     }
 
+    /// The digits with which a number may begin, country code first; the likeliest last.
+    pub fn starts(&self) -> Vec<String> {
+        self.within
+            .clone()
+            .into_iter()
+            .chain(self.start.clone())
+            .collect()
+    }
+
     /// The condition on a call's number, without any index.
     pub fn condition(&self) -> Condition {
         let like = |pattern: String| call::Column::CallerNumber.like(pattern);

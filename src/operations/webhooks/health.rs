@@ -70,7 +70,8 @@ impl From<Model> for WebhookView {
     }
 }
 
-fn address(url: &str) -> &str {
+/// An address without query and fragment, which may hold tokens.
+pub fn address(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
 }
 

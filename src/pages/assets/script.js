@@ -1,4 +1,4 @@
-// Copies texts, reveals typed passwords, and updates live pages. Every page works without this script, which also shows the buttons
+// Copies texts, reveals typed passwords, leads to the search, and updates live pages. Every page works without this script, which also shows the buttons
 // for these features.
 "use strict";
 
@@ -53,6 +53,16 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
   const isPage = link && link.origin === location.origin && !link.target && !link.pathname.includes(".") && !link.href.includes("#");
   if (isPage && event.button === 0 && !event.defaultPrevented && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)) wait();
+});
+
+// Ctrl-K leads to the console's search. A single key would disturb who steers the browser by voice (WCAG 2.1.4).
+document.addEventListener("keydown", (event) => {
+  const search = document.querySelector("[data-search]");
+  if (!search || event.key !== "k" || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  // On a narrow screen the navigation is closed.
+  if (!search.offsetParent) document.getElementById("menu").showPopover?.();
+  search.select();
 });
 
 // A page with live parts follows one stream while it is visible. The stream sends rendered elements. Only the differences to the

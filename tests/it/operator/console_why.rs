@@ -1,7 +1,18 @@
-//! An operator answers "why did this call fail?": the call's timeline, and the page of a delivery.
+//! An operator answers "why did this call fail?": search, the call's timeline, and the page of a delivery.
 
 use super::{console::signed_in, *};
-use crate::support::{tenant::text, visitor::VisitedPage};
+use crate::support::{
+    tenant::{Tenant, text},
+    visitor::{VisitedPage, Visitor},
+};
+
+/// The path that a search leads to; `None` if it shows a page.
+async fn leads_to(browser: &Visitor, text: &str) -> Option<String> {
+    let query: String = url::form_urlencoded::byte_serialize(text.as_bytes()).collect();
+    let page = browser.fetch(&format!("/search?q={query}")).await;
+    assert!([200, 303].contains(&page.status), "{text}: {}", page.html);
+    page.header("location").map(str::to_owned)
+}
 
 /// The lines of the timeline on a page, without ids of things.
 fn steps(page: &VisitedPage) -> Vec<String> {
@@ -59,6 +70,7 @@ async fn a_failed_call_is_found_and_its_page_says_why_in_order(
 
     let reader = signed_in(&world.server, READ).await;
     let path = format!("/calls/{call}");
+    assert_eq!(leads_to(&reader, &call).await, Some(path.clone()));
     let list = reader.open("/calls").await;
     list.assert_shows("dropped AI error");
     list.assert_shows(&format!("+62*****7890 → {}", tenant.did));
@@ -161,6 +173,7 @@ async fn a_delivery_shows_its_attempts_and_is_sent_again(
     let path = format!("/deliveries/{delivery}");
 
     let reader = signed_in(&world.server, READ).await;
+    assert_eq!(leads_to(&reader, &delivery).await, Some(path.clone()));
     let page = reader.open(&format!("/calls/{call}")).await;
     assert!(page.links().contains(&path), "{:?}", page.links());
     let page = reader.open(&path).await;
@@ -228,5 +241,120 @@ async fn a_delivery_shows_its_attempts_and_is_sent_again(
     page.assert_shows("Waits: its webhook has been paused since");
     for call in [call, another] {
         bridge.hang_up(&call).await;
+    }
+}
+
+/// Everything of a tenant that has an id, with the path that its id leads to.
+async fn things(world: &TestWorld, tenant: &Tenant) -> Vec<(String, String)> {
+    let api = with(&world.server, FULL);
+    let bridges = api.get("/bridges").await.expect(200);
+    let bridge = text(&bridges["bridges"][0], "id");
+    let keys = format!("/tenants/{}/keys", tenant.id);
+    let key = text(&api.get(&keys).await.expect(200)["keys"][0], "id");
+    let webhooks = api
+        .get(&format!("/webhooks?tenantId={}", tenant.id))
+        .await
+        .expect(200);
+    let webhook = text(&webhooks["webhooks"][0], "id");
+    vec![
+        (tenant.id.clone(), format!("/tenants/{}", tenant.id)),
+        (tenant.agent.clone(), format!("/tenants/{}", tenant.id)),
+        (
+            tenant.number.clone(),
+            format!("/tenants/{}/numbers", tenant.id),
+        ),
+        (
+            tenant.did.clone(),
+            format!("/tenants/{}/numbers", tenant.id),
+        ),
+        (bridge.clone(), format!("/bridges/{bridge}")),
+        (webhook.clone(), format!("/webhooks/{webhook}")),
+        (key, keys),
+    ]
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_search_leads_to_what_has_the_id(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, guarded());
+    let api = with(&world.server, FULL);
+    let reader = signed_in(&world.server, READ).await;
+    for (typed, path) in things(&world, &world.tenant).await {
+        assert_eq!(leads_to(&reader, &typed).await, Some(path), "{typed}");
+        let padded = leads_to(&reader, &format!("  {typed} ")).await;
+        assert!(padded.is_some(), "{typed}");
+    }
+    // A request that changed something, by the id in its answer.
+    let made = api
+        .post(
+            "/tenants",
+            json!({"name": "Warung Search One", "plan": "business"}),
+        )
+        .await;
+    let request = made.header("x-request-id").unwrap().to_owned();
+    let first = made.expect(201);
+    let audit = leads_to(&reader, &request).await.unwrap();
+    assert!(audit.starts_with("/audit?from="), "{audit}");
+    reader.open(&audit).await.assert_shows("tenant.create");
+    // A whole number that is no tenant's is a caller's; its calls have a list.
+    let caller = leads_to(&reader, "0812-0000-1111").await;
+    assert_eq!(
+        caller.as_deref(),
+        Some("/calls?callerNumber=%2B6281200001111")
+    );
+    // A part of a name: one leads on, several are listed.
+    let one = format!("/tenants/{}", text(&first, "id"));
+    assert_eq!(leads_to(&reader, "search one").await, Some(one.clone()));
+    let second = api
+        .post(
+            "/tenants",
+            json!({"name": "Warung Search Two", "plan": "starter"}),
+        )
+        .await
+        .expect(201);
+    let several = reader.open("/search?q=warung+search").await;
+    several.assert_shows("Warung Search One");
+    several.assert_shows("Warung Search Two");
+    for tenant in [&first, &second] {
+        let link = format!("/tenants/{}", text(tenant, "id"));
+        assert!(several.links().contains(&link), "{link}");
+    }
+    // Numbers by their beginning, with and without the country code.
+    for (did, tenant) in [("+62219990001", &first), ("+62219990002", &second)] {
+        let number = json!({"tenantId": tenant["id"], "did": did, "label": "Main"});
+        api.post("/numbers", number).await.expect(201);
+    }
+    for typed in ["+62219990", "021-9990", "6221 9990"] {
+        let query = typed.replace('+', "%2B").replace(' ', "+");
+        let page = reader.open(&format!("/search?q={query}")).await;
+        page.assert_shows("+62219990001");
+        page.assert_shows("+62219990002");
+    }
+    let full = signed_in(&world.server, FULL).await;
+    let led = leads_to(&full, "+62219990001").await.unwrap();
+    assert!(led.starts_with("/numbers/pn_"), "{led}");
+    // Nothing, in words of both languages; the frame of every page has the field.
+    for nothing in [
+        nobody("call"),
+        nobody("req"),
+        "no such name".to_owned(),
+        "%".to_owned(),
+        "x".repeat(500),
+    ] {
+        let query: String = url::form_urlencoded::byte_serialize(nothing.as_bytes()).collect();
+        let page = reader.open(&format!("/search?q={query}")).await;
+        assert_eq!((page.status, page.path.starts_with("/search")), (200, true));
+        page.assert_shows("No id, phone number or tenant's name matches.");
+    }
+    let page = reader
+        .clone()
+        .with("accept-language", "id")
+        .open("/search?q=zzzz")
+        .await;
+    page.assert_shows("Tidak ditemukan");
+    assert_eq!(reader.open("/search").await.status, 200);
+    for path in ["/", "/calls", "/nodes"] {
+        let form = reader.open(path).await.form("/search");
+        assert_eq!((form.method.as_str(), form.value("q")), ("get", Some("")));
     }
 }

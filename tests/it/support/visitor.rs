@@ -306,11 +306,12 @@ impl VisitedPage {
             .unwrap_or_else(|| panic!("no {id} in {} {}: {}", self.status, self.path, self.text()))
     }
 
-    /// The attributes of the input with this name.
+    /// The attributes of the input with this name. The search in the frame of the console's pages is left out.
     #[track_caller]
     pub fn input(&self, name: &str) -> BTreeMap<String, String> {
         let found = tags(&self.html).into_iter().find(|(tag, attributes, _)| {
             ["input", "select", "textarea"].contains(&tag.as_str())
+                && !attributes.contains_key("data-search")
                 && attributes.get("name").is_some_and(|it| it == name)
         });
         found

@@ -460,6 +460,19 @@ console-http-words = Requests to both listeners of this node since its start, by
 console-no-requests = No requests
 console-no-requests-words = No requests since this node started.
 
+## The search
+
+console-search = Search
+console-search-label = Id, phone number or name of a tenant
+console-search-hint = Whole ids of tenants, calls, numbers, bridges, webhooks, deliveries, events, agents, users, keys and requests; the beginning of a tenant's phone number; a caller's whole number; a part of a tenant's name.
+console-search-none = Nothing found
+console-search-none-words = No id, phone number or tenant's name matches. Deleted records, and requests that changed nothing, are not found.
+console-search-more = More match. Type more of it.
+console-calls-from = Calls from
+console-user = User
+console-event = Event
+console-request = Request
+
 ## The ledger
 
 console-last-verification = Last verification

@@ -467,6 +467,19 @@ console-http-words = Permintaan ke kedua listener node ini sejak dimulai, menuru
 console-no-requests = Tidak ada permintaan
 console-no-requests-words = Tidak ada permintaan sejak node ini dimulai.
 
+## Pencarian
+
+console-search = Pencarian
+console-search-label = Id, nomor telepon, atau nama tenant
+console-search-hint = Id lengkap tenant, panggilan, nomor, jembatan telepon, webhook, pengiriman, peristiwa, agen, pengguna, kunci, dan permintaan; awal nomor telepon tenant; nomor lengkap penelepon; sebagian nama tenant.
+console-search-none = Tidak ditemukan
+console-search-none-words = Tidak ada id, nomor telepon, atau nama tenant yang cocok. Catatan yang sudah dihapus dan permintaan yang tidak mengubah apa pun tidak ditemukan.
+console-search-more = Masih ada yang lain. Ketik lebih banyak.
+console-calls-from = Panggilan dari
+console-user = Pengguna
+console-event = Peristiwa
+console-request = Permintaan
+
 ## Buku besar
 
 console-last-verification = Pemeriksaan terakhir
