@@ -59,7 +59,7 @@ async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<Markup, ApiError>
     let names = TenantNames::of(visit.store().api_reader(), tenants).await?;
     let row = |entry: &AuditEntry| {
         vec![
-            visit.time(entry.at),
+            visit.precise(entry.at),
             html! { code.word { (entry.action.as_str()) } },
             html! {
                 code.long { (entry.target) }

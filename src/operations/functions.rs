@@ -1,5 +1,6 @@
 //! Functions: endpoints of the tenant that an agent's AI may call.
 
+mod failing;
 pub mod parameters;
 mod trial;
 mod unusable;
@@ -19,6 +20,7 @@ use utoipa::ToSchema;
 
 use self::parameters::Parameters;
 pub use self::{
+    failing::{FailingFunction, failing},
     trial::{FunctionTrial, test, try_out},
     unusable::unusable,
 };

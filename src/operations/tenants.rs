@@ -1,5 +1,7 @@
 //! Tenants: create, change, suspend, and the secret that signs their function requests.
 
+pub mod activity;
+
 use std::collections::HashMap;
 
 use dikala_entities::{

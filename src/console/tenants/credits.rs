@@ -115,7 +115,7 @@ fn rows(visit: &ConsoleView, found: &TransactionList) -> Markup {
     let columns = visit.columns("console-transactions-columns");
     let row = |of: &TransactionView| {
         vec![
-            visit.time(of.created_at),
+            visit.precise(of.created_at),
             html! { (word(visit, of.kind.as_str())) },
             html! { (visit.number(of.minutes)) },
             html! { (visit.number(of.balance_after_minutes)) },

@@ -1,6 +1,7 @@
 //! Tenants: search, creation, changes and suspension; the pages below a tenant show keys, people, credit and
 //! numbers.
 
+mod cockpit;
 pub mod credits;
 pub mod keys;
 pub mod numbers;
@@ -21,7 +22,9 @@ use crate::{
         error::ApiError,
         extract::{Id, RequestBody},
     },
-    operations::tenants::{self, FIELDS, LOW_CREDIT_THRESHOLD_DEFAULT, TenantView},
+    operations::tenants::{
+        self, FIELDS, LOW_CREDIT_THRESHOLD_DEFAULT, TenantView, activity::activity,
+    },
     pages::{
         components::{Field, Question, Tone, badge, belongs_to, fields, post, submit},
         form::{self, FormState, FormValues},
@@ -65,7 +68,7 @@ async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<Markup, ApiError>
             state(visit, tenant),
             html! { (tenant.plan.as_str()) },
             minutes(visit, tenant),
-            visit.time(tenant.created_at),
+            visit.precise(tenant.created_at),
         ]
     };
     let rows = ListRows {
@@ -156,33 +159,29 @@ pub async fn create(visit: ConsoleView, typed: FormValues) -> Result<HttpRespons
 /// `GET /tenants/{id}`
 pub async fn show(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let tenant = tenants::show(visit.operation(), id).await?;
-    let content = content(&visit, &tenant, &filled(&tenant));
+    let content = content(&visit, &tenant, &filled(&tenant)).await?;
     Ok(layout::page(&visit, &tenant.name, content))
 }
 
-fn content(visit: &ConsoleView, tenant: &TenantView, filled: &FormState) -> Markup {
+async fn content(
+    visit: &ConsoleView,
+    tenant: &TenantView,
+    filled: &FormState,
+) -> Result<Markup, ApiError> {
     let path = path_of(tenant.id, "");
-    let own = |figure: Option<i64>| match figure {
-        Some(figure) => visit.number(figure),
-        None => visit.t("console-plans-own"),
-    };
-    html! {
+    let activity = activity(&visit.operation(), tenant.id).await?;
+    let limit = |own, key| cockpit::limit(visit, own, tenant.plan, key);
+    Ok(html! {
+        (tabs(visit, tenant.id))
+        (cockpit::cockpit(visit, tenant, &activity))
         dl.facts {
             dt { (visit.t("console-tenant")) } dd { code { (tenant.id) } }
             dt { (visit.t("console-status")) } dd { (state(visit, tenant)) }
             dt { (visit.t("console-plan")) } dd { (tenant.plan.as_str()) }
             dt { (visit.t("console-minutes")) } dd { (minutes(visit, tenant)) }
-            dt { (visit.t("console-requests-a-minute")) } dd { (own(tenant.rate_limit)) }
-            dt { (visit.t("console-calls-at-once")) } dd { (own(tenant.max_concurrent_calls)) }
+            dt { (visit.t("console-requests-a-minute")) } dd { (limit(tenant.rate_limit, "requests_per_minute")) }
+            dt { (visit.t("console-calls-at-once")) } dd { (limit(tenant.max_concurrent_calls, "max_concurrent_calls")) }
             dt { (visit.t("console-created")) } dd { (visit.time(tenant.created_at)) }
-        }
-        ul {
-            @for (below, name) in [("/credits", "console-credit"), ("/keys", "console-keys"), ("/users", "console-people"), ("/numbers", "console-numbers")] {
-                li { a href={ (path) (below) } { (visit.t(name)) } }
-            }
-            @for (list, name) in [("calls", "console-calls"), ("webhooks", "console-webhooks"), ("functions", "console-functions"), ("audit", "console-audit")] {
-                li { a href={ "/" (list) "?tenantId=" (tenant.id) } { (visit.t(name)) } }
-            }
         }
         @if visit.may_change() {
             h2 { (visit.t("console-change")) }
@@ -193,6 +192,30 @@ fn content(visit: &ConsoleView, tenant: &TenantView, filled: &FormState) -> Mark
                 } @else {
                     a.button.danger href={ (path) "/suspend" } { (visit.t("console-suspend")) }
                 }
+            }
+        }
+    })
+}
+
+/// The pages of a tenant, and the lists of what belongs to it.
+fn tabs(visit: &ConsoleView, tenant: TenantId) -> Markup {
+    let page = |below, name| (path_of(tenant, below), name);
+    let list = |list: &str, name| (format!("/{list}?tenantId={tenant}"), name);
+    let tabs = [
+        page("", "console-overview"),
+        list("calls", "console-calls"),
+        page("/credits", "console-minutes"),
+        page("/numbers", "console-numbers"),
+        page("/keys", "console-keys"),
+        page("/users", "console-people"),
+        list("webhooks", "console-webhooks"),
+        list("functions", "console-functions"),
+        list("audit", "console-audit"),
+    ];
+    html! {
+        nav.tabs aria-label=(visit.t("console-tenant")) {
+            @for (path, name) in tabs {
+                a href=(path) aria-current=[(path == visit.path()).then_some("page")] { (visit.t(name)) }
             }
         }
     }
@@ -211,7 +234,7 @@ pub async fn save(
         Err(error) => {
             let filled = FormState::again(typed, error)?;
             let tenant = tenants::show(visit.operation(), Id(tenant)).await?;
-            let content = content(&visit, &tenant, &filled);
+            let content = content(&visit, &tenant, &filled).await?;
             Ok(layout::refused(&visit, &tenant.name, content))
         }
     }
@@ -254,11 +277,8 @@ pub async fn resume(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse
 /// The heading of a page below a tenant's.
 async fn whose(visit: &ConsoleView, id: TenantId) -> Result<Markup, ApiError> {
     let tenant = tenants::show(visit.operation(), Id(id)).await?;
-    Ok(belongs_to(
-        &visit.t("console-tenant"),
-        &path_of(id, ""),
-        &tenant.name,
-    ))
+    let name = belongs_to(&visit.t("console-tenant"), &path_of(id, ""), &tenant.name);
+    Ok(html! { (name) (tabs(visit, id)) })
 }
 
 /// One kind of a tenant's things: a list, and a form that adds one.

@@ -1,10 +1,7 @@
 //! Problems that need attention, each with a link to its remedy.
 
-use dikala_entities::{AgentId, FunctionId, Millis, OfTenant, PhoneNumber, WebhookId, webhook};
-use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, FromQueryResult, QueryFilter, QueryOrder,
-    QuerySelect, Statement,
-};
+use dikala_entities::{OfTenant, PhoneNumber, WebhookId, webhook};
+use sea_orm::{ColumnTrait, Condition, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     super::{
@@ -14,17 +11,13 @@ use super::{
     },
     credit::CreditSummary,
 };
-use crate::http::error::ApiError;
+use crate::{
+    http::error::ApiError,
+    operations::functions::{FailingFunction, failing},
+};
 
 /// Shown problems of each kind; the linked pages show all.
 const EACH_MAX: u64 = 3;
-/// Functions that are checked.
-const FUNCTIONS_MAX: i64 = 50;
-/// A function is reported if [`FAILURES_MIN`] of its latest `LATEST_CALLS` calls within a day failed.
-const LATEST_CALLS: i64 = 10;
-const FAILURES_MIN: i64 = 3;
-const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttentionItem {
     NoCredit,
@@ -34,16 +27,6 @@ pub enum AttentionItem {
     Failing(WebhookId, String),
     Function(FailingFunction),
     NumberWithoutAgent(PhoneNumber),
-}
-
-/// A function that fails often.
-#[derive(Clone, Debug, PartialEq, Eq, FromQueryResult)]
-pub struct FailingFunction {
-    pub id: FunctionId,
-    pub agent_id: AgentId,
-    pub name: String,
-    /// Failures among its latest calls.
-    pub failed: i64,
 }
 
 impl AttentionItem {
@@ -164,27 +147,9 @@ async fn bad_webhooks(visit: &SignedIn) -> Result<Vec<AttentionItem>, DbErr> {
     Ok(rows.into_iter().map(told).collect())
 }
 
-/// Functions that often failed lately. Per function the query reads at most [`LATEST_CALLS`] rows of an index.
 async fn broken_functions(visit: &SignedIn) -> Result<Vec<FailingFunction>, DbErr> {
-    let since: Millis = visit.services().clock.now().plus_ms(-DAY_MS);
-    let sql = "SELECT id, agent_id, name, failed FROM \
-               (SELECT f.id, f.agent_id, f.name, (SELECT COUNT(*) FROM \
-                (SELECT i.fault FROM invocations i WHERE i.function_id = f.id AND i.created_at >= $2 \
-                 ORDER BY i.created_at DESC LIMIT $3) AS latest WHERE latest.fault IS NOT NULL) AS failed \
-                FROM functions f JOIN agents a ON a.id = f.agent_id WHERE a.tenant_id = $1 \
-                ORDER BY f.id DESC LIMIT $4) AS counted \
-               WHERE failed >= $5 ORDER BY failed DESC, id LIMIT $6";
-    let values = [
-        visit.tenant().into(),
-        since.into(),
-        LATEST_CALLS.into(),
-        FUNCTIONS_MAX.into(),
-        FAILURES_MIN.into(),
-        i64::try_from(EACH_MAX).unwrap_or(i64::MAX).into(),
-    ];
-    let db = visit.store().api_reader();
-    let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
-    FailingFunction::find_by_statement(statement).all(db).await
+    let (db, now) = (visit.store().api_reader(), visit.services().clock.now());
+    failing(db, visit.tenant(), now, EACH_MAX).await
 }
 
 async fn numbers_without_agent(visit: &SignedIn) -> Result<Vec<AttentionItem>, DbErr> {

@@ -4,7 +4,9 @@ use dikala_entities::{Millis, OfTenant, credit_account};
 use sea_orm::DbErr;
 
 use super::{super::view::SignedIn, counted::figures};
-use crate::{api::call_stats::CallInterval, http::error::ApiError};
+use crate::{
+    api::call_stats::CallInterval, http::error::ApiError, operations::tenants::activity::days_left,
+};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 /// Days over which the pace of use is measured.
@@ -99,39 +101,12 @@ fn forecast(balance: i64, used: &[CallInterval], now: Millis) -> Forecast {
     days_left(balance, minutes, now.since(since)).map_or(Forecast::Unused, Forecast::Days)
 }
 
-/// Whole days that `balance` lasts if `minutes` are used every `in_ms` milliseconds.
-fn days_left(balance: i64, minutes: i64, in_ms: i64) -> Option<i64> {
-    if minutes <= 0 || in_ms <= 0 {
-        return None;
-    }
-    let lasts_ms = i128::from(balance.max(0)) * i128::from(in_ms) / i128::from(minutes);
-    i64::try_from(lasts_ms / i128::from(DAY_MS)).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
     use super::*;
     use crate::api::call_stats::CallFigures;
-
-    #[rstest]
-    #[case(100, 0, DAY_MS, None)]
-    #[case(100, 10, 0, None)]
-    #[case(100, 10, DAY_MS, Some(10))]
-    #[case(100, 70, 7 * DAY_MS, Some(10))]
-    #[case(9, 10, DAY_MS, Some(0))]
-    #[case(0, 10, DAY_MS, Some(0))]
-    #[case(i64::MAX, 1, DAY_MS, Some(i64::MAX))]
-    #[case(i64::MAX, 1, 7 * DAY_MS, None)]
-    fn how_long_minutes_last(
-        #[case] balance: i64,
-        #[case] minutes: i64,
-        #[case] in_ms: i64,
-        #[case] expected: Option<i64>,
-    ) {
-        assert_eq!(days_left(balance, minutes, in_ms), expected);
-    }
 
     /// Days on which minutes were used, counted back from now, with the minutes.
     #[rstest]

@@ -358,3 +358,75 @@ async fn a_search_leads_to_what_has_the_id(#[values(Sqlite, Postgres)] store: St
         assert_eq!((form.method.as_str(), form.value("q")), ("get", Some("")));
     }
 }
+
+#[rstest]
+#[actix_web::test]
+async fn a_tenants_page_says_what_does_not_work(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let setup = guarded()
+        .set("webhooks.retry_schedule_seconds", "3600")
+        .set("plans.business.requests_per_minute", 345)
+        .set("plans.business.max_concurrent_calls", 0);
+    let world = world!(store, setup);
+    let (tenant, other) = (&world.tenant, world.another_tenant(10).await);
+    let api = with(&world.server, FULL);
+    let path = format!("/tenants/{}", tenant.id);
+    let of_plan = json!({"plan": "business", "rateLimit": null, "maxConcurrentCalls": null});
+    api.patch(&path, of_plan).await.expect(200);
+    world.receiver.answer(
+        "/fails",
+        [ServerAnswer::Status(500), ServerAnswer::Status(500)],
+    );
+    let url = world.receiver.url("/fails");
+    let hook = tenant.subscribe(&url, &["call.started"], SECRET).await;
+    let bridge = tenant.bridge(Http).await;
+    let running = bridge.talk(&tenant.did).await;
+    let answered = bridge.talk(&tenant.did).await;
+    bridge.hang_up(&answered).await;
+    let failed = bridge.ring(&tenant.did).await;
+    let reason = json!({"callId": failed, "reason": "ai_error"});
+    bridge.ok("call.failed", reason).await;
+    world.event("call.ended", &failed).await;
+
+    let reader = signed_in(&world.server, READ).await;
+    let page = eventually("the failing webhook", async || {
+        let page = reader.open(&path).await;
+        page.links()
+            .contains(&format!("/webhooks/{hook}"))
+            .then_some(page)
+    })
+    .await;
+    for words in [
+        "Calls now 1",
+        "Calls today 2 0 a day in the last 7 days",
+        "Answered today 50% – in the last 7 days",
+        "used for less than 3 days",
+        "Webhook failing:",
+        "AI error 1 1",
+        "Requests a minute 345 (business)",
+        "Calls at the same time no limit (business)",
+    ] {
+        page.assert_shows(words);
+    }
+    for below in ["/credits", "/numbers", "/keys", "/users"] {
+        let tab = format!("{path}{below}");
+        assert!(page.links().contains(&tab), "{tab}");
+        let links = reader.open(&tab).await.links();
+        assert!(links.contains(&path) && links.contains(&format!("/audit?tenantId={}", tenant.id)));
+    }
+    // Another tenant's page shows none of it.
+    let page = reader.open(&format!("/tenants/{}", other.id)).await;
+    for words in ["Calls now 0", "Calls today 0", "Answered today –"] {
+        page.assert_shows(words);
+    }
+    for hidden in ["AI error", "Webhook failing", &hook] {
+        page.assert_hides(hidden);
+    }
+    let poor = world.another_tenant(0).await;
+    let page = reader.open(&format!("/tenants/{}", poor.id)).await;
+    page.assert_shows("No minutes left: every call is refused.");
+    let indonesian = reader.with("accept-language", "id");
+    let page = indonesian.open(&path).await;
+    page.assert_shows("Panggilan saat ini 1");
+    page.assert_shows("345 (business)");
+    bridge.hang_up(&running).await;
+}
