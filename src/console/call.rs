@@ -1,7 +1,7 @@
 //! The page of a call: why it ended, its facts, its timeline, and the same as a text to send on.
 
 use actix_web::{HttpResponse, http::StatusCode, http::header::CONTENT_TYPE};
-use dikala_entities::{CallId, CallStatus, DeliveryStatus, HangupReason, with_numbers_masked};
+use dikala_entities::{CallId, CallStatus, DeliveryStatus, with_numbers_masked};
 use maud::{Markup, html};
 
 use super::{
@@ -149,18 +149,19 @@ fn why(visit: &ConsoleView, call: &OperatorCall) -> Markup {
     html! {
         @if let Some(outcome) = outcome(visit, call).filter(|_| is_bad) {
             (notice(Tone::Bad, html! {
-                p {
-                    strong { (outcome) } " " (reason_code(call.hangup_reason))
-                    @if let Some(by) = call.hangup_initiator { ", " (visit.tn("console-ended-by", &[("who", word(visit, by.as_str()).into())])) }
-                }
+                p { strong { (outcome) } }
                 @if let Some(detail) = &call.failure_detail { p lang="en" { (failure(detail)) } }
             }))
         }
     }
 }
 
-fn reason_code(reason: Option<HangupReason>) -> Markup {
-    html! { @if let Some(reason) = reason { code { (reason.as_str()) } } }
+/// The API's name of the reason, and whose act the end was.
+fn reason_code(visit: &ConsoleView, call: &OperatorCall) -> Markup {
+    html! {
+        @if let Some(reason) = call.hangup_reason { code { (reason.as_str()) } }
+        @if let Some(by) = call.hangup_initiator { ", " (visit.tn("console-ended-by", &[("who", word(visit, by.as_str()).into())])) }
+    }
 }
 
 /// A bridge's description, which may quote what a peer sent.
@@ -199,7 +200,10 @@ fn facts(visit: &ConsoleView, shown: &ShownCall, actor: &Markup) -> Markup {
     let has_others = visit.process().node.member.has_others();
     html! {
         dl.facts {
-            dt { (visit.t("console-status")) } dd { (call_status(visit, call.status)) @if let Some(outcome) = outcome(visit, call) { " " (outcome) } }
+            dt { (visit.t("console-status")) } dd { (call_status(visit, call.status)) }
+            @if let Some(outcome) = outcome(visit, call) {
+                dt { (visit.t("console-reason")) } dd { (outcome) " " (reason_code(visit, call)) }
+            }
             dt { (visit.t("console-call")) } dd { code { (call.id) } br; span.muted { (bridge_call_id(visit, call)) } }
             dt { (visit.t("console-tenant")) } dd { (shown.names.link(call.tenant_id)) }
             dt { (visit.t("console-from-to")) } dd { (numbers_of(visit, shown)) }
