@@ -14,6 +14,7 @@ mod fail_points;
 mod first;
 mod indexes;
 mod migrate;
+mod overview;
 mod script;
 mod state;
 mod turns;
@@ -69,6 +70,7 @@ fn steps() -> Vec<Step> {
         Step::Breaking(Box::new(web::STEP)),
         Step::Additive(Box::new(chats::STEP)),
         Step::Additive(Box::new(widgets::STEP)),
+        Step::Additive(Box::new(overview::SNOOZES)),
     ];
     #[cfg(feature = "fail-points")]
     fail_points::change(&mut steps);

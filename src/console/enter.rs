@@ -78,10 +78,14 @@ impl PageRequest {
             false => request.extensions().get::<Right>().copied(),
         };
         let lang = Lang::of(request.headers(), None);
+        let alarms = match right {
+            Some(_) => state.process.overview.look().await.critical(),
+            None => 0,
+        };
         let reader = ReaderSettings {
             lang,
             zone: Zone::utc(),
-            account: right.map(|right| account(&state, lang, right)),
+            account: right.map(|right| account(&state, lang, right, alarms)),
         };
         let tokens = FormTokens::of(&known.id);
         let view = View::new(&CONSOLE, request, reader, state.now(), tokens);
@@ -128,7 +132,7 @@ impl PageRequest {
     }
 }
 
-fn account(state: &ConsoleState, lang: Lang, right: Right) -> PageAccount {
+fn account(state: &ConsoleState, lang: Lang, right: Right, alarms: usize) -> PageAccount {
     let node = state.process.node.member.name().to_string();
     let access = match right {
         Right::Full => "console-full-access",
@@ -140,5 +144,6 @@ fn account(state: &ConsoleState, lang: Lang, right: Right) -> PageAccount {
         is_person: false,
         can_sign_out: state.tokens().are_asked_for(),
         may_change: right == Right::Full,
+        alarms: Some((alarms, "console-critical")),
     }
 }

@@ -81,6 +81,8 @@ use crate::{
 #[rustfmt::skip]
 const PAGES: &[PageRoute] = &[
     get("/", |r| r.to(overview::show)),
+    post("/problems/snooze", |r| r.to(overview::snooze)),
+    post("/problems/show", |r| r.to(overview::show_again)),
     get("/actors", |r| r.to(actors::list)),
     get("/actors/{type}", |r| r.to(actors::show)),
 

@@ -1,22 +1,20 @@
 //! The home page: problems in words, and the figures of the last ten minutes beside their limits.
 
+mod problems;
+
 use actix_web::HttpResponse;
 use dikala_entities::Millis;
 use maud::{Markup, html};
 
+pub use self::problems::{show_again, snooze};
 use super::{layout, view::ConsoleView};
 use crate::{
     http::error::ApiError,
     overview::{
         OverviewReading,
         figures::{Figure, STEP_MS, STEPS, Thousandths},
-        judge::{Problem, Severity},
     },
-    pages::{
-        components::{Tone, notice, table},
-        lang::Lang,
-        lines::line,
-    },
+    pages::{components::table, lines::line},
 };
 
 /// Steps of a history per row of the table.
@@ -25,7 +23,10 @@ const STEPS_A_ROW: usize = 6;
 /// `GET /`
 pub async fn show(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
     let part = part(&visit).await;
-    let content = visit.followed("overview", "", &part);
+    let content = html! {
+        (problems::form(&visit))
+        (visit.followed("overview", "", &part))
+    };
     Ok(layout::page(&visit, &visit.t("console-overview"), content))
 }
 
@@ -36,7 +37,7 @@ pub async fn part(visit: &ConsoleView) -> Markup {
         div #part {
             section aria-labelledby="wrong" {
                 h2 #wrong { (visit.t("console-problems")) }
-                (problems(visit, &look))
+                (problems::problems(visit, &look))
             }
             section aria-labelledby="figures" {
                 h2 #figures { (visit.t("console-ten-minutes")) }
@@ -47,34 +48,6 @@ pub async fn part(visit: &ConsoleView) -> Markup {
                 }
             }
         }
-    }
-}
-
-fn problems(visit: &ConsoleView, look: &OverviewReading) -> Markup {
-    html! {
-        @if look.problems.is_empty() {
-            (notice(Tone::Good, html! { p { strong { (visit.t("console-no-problem")) } " " (visit.t("console-no-problem-words")) } }))
-        } @else {
-            ul.alerts {
-                @for problem in &look.problems {
-                    li { (notice(tone(problem.severity), told(problem, visit.lang()))) }
-                }
-            }
-        }
-    }
-}
-
-const fn tone(severity: Severity) -> Tone {
-    match severity {
-        Severity::Critical => Tone::Bad,
-        Severity::Warning => Tone::Warning,
-    }
-}
-
-fn told(problem: &Problem, lang: Lang) -> Markup {
-    html! {
-        p { strong { (problem.summary(lang)) } }
-        p { (problem.action(lang)) }
     }
 }
 

@@ -16,10 +16,11 @@ use crate::{
         error::{ApiError, Missing},
         extract::{Id, OperatorQuery, RequestBody},
     },
-    operations::{deliveries as sending, webhooks::health as webhooks},
-    operator_api::webhook_status::{
-        self, DUE_MAX, EndpointQueueStatus, WebhookAnswer, WebhookStanding,
+    operations::{
+        deliveries as sending,
+        webhooks::{backlog::DUE_MAX, health as webhooks},
     },
+    operator_api::webhook_status::{self, EndpointQueueStatus, WebhookAnswer, WebhookStanding},
     pages::{
         components::{Field, Tone, badge, fields, notice, post, submit},
         form::{self, Fields, FormState, FormValues, Shape},

@@ -381,6 +381,8 @@ fn said(visit: &SignedIn, action: AuditAction) -> String {
         AuditAction::BridgeCreate => "audit-bridge-create",
         AuditAction::BridgeRevoke => "audit-bridge-revoke",
         AuditAction::SecretsRotate => "audit-secrets-rotate",
+        AuditAction::ProblemSnooze => "audit-problem-snooze",
+        AuditAction::ProblemShow => "audit-problem-show",
     })
 }
 

@@ -44,6 +44,7 @@ struct Parts {
 
 fn account(person: &Person) -> PageAccount {
     PageAccount {
+        alarms: None,
         scope: person.tenant_name.clone(),
         label: html! { strong { (person.name) } " " span.muted { (person.email) } },
         is_person: true,

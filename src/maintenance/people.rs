@@ -1,5 +1,5 @@
 //! Removes expired rows of members and operators: links, sessions, failed sign-ins, mails, sign-outs,
-//! tokens of calls, and chats.
+//! tokens of calls, chats, and snoozed problems.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use sea_orm::{ConnectionTrait, DbErr};
 use super::{ids, rest, statement};
 
 /// A table, its key column, and its column of expiry.
-const TABLES: [(&str, &str, &str); 7] = [
+const TABLES: [(&str, &str, &str); 8] = [
     ("login_links", "hash", "expires_at"),
     ("sessions", "hash", "ends_at"),
     ("sign_in_failures", "subject", "ends_at"),
@@ -17,6 +17,7 @@ const TABLES: [(&str, &str, &str); 7] = [
     ("operator_sign_outs", "session_hash", "ends_at"),
     ("web_calls", "hash", "expires_at"),
     ("chats", "id", "expires_at"),
+    ("snoozed_problems", "problem", "ends_at"),
 ];
 
 /// Removes expired rows in small batches. Returns their number.
@@ -98,6 +99,9 @@ mod tests {
                 "INSERT INTO chats (id, tenant_id, agent_id, settings, is_draft, turns, messages, cost, created_at, expires_at) VALUES \
                  ('soon', 'ten_1', 'agent_1', '', false, '[]', 0, 0, 1, {soon}), ('over', 'ten_1', 'agent_1', '', false, '[]', 0, 0, 1, {over})"
             ),
+            format!(
+                "INSERT INTO snoozed_problems (problem, is_critical, ends_at) VALUES ('soon', true, {soon}), ('over', true, {over})"
+            ),
         ] {
             store
                 .writer()
@@ -105,12 +109,12 @@ mod tests {
                 .await
                 .expect("rows");
         }
-        assert_eq!(sweep(&store, NOW).await, Ok(600 + 6));
+        assert_eq!(sweep(&store, NOW).await, Ok(600 + 7));
         for (table, key, _) in TABLES {
             let left = statement(&store, &format!("SELECT {key} FROM {table}"), []);
             let left: Vec<String> = ids(store.reader(), left).await.expect("reads");
             assert_eq!(left, ["soon"], "{table}");
         }
-        assert_eq!(sweep(&store, NOW.plus_ms(1)).await, Ok(7));
+        assert_eq!(sweep(&store, NOW.plus_ms(1)).await, Ok(8));
     }
 }

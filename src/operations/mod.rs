@@ -30,6 +30,7 @@ pub mod list;
 pub mod members;
 pub mod numbers;
 mod page;
+pub mod problems;
 pub mod search;
 pub mod secrets;
 pub mod stored;

@@ -1,5 +1,6 @@
 //! Webhooks: the endpoints that receive a tenant's events.
 
+pub mod backlog;
 pub mod health;
 
 use dikala_actors::webhooks::{delete_free_cursor, new_cursor};

@@ -9,8 +9,9 @@ use super::context::OperatorContext;
 use crate::{
     http::answer::ApiAnswer,
     overview::{
+        OngoingProblem,
         figures::{Figure, STEP_MS},
-        judge::{Problem, Severity},
+        judge::Severity,
     },
     pages::lang::Lang,
 };
@@ -31,10 +32,17 @@ pub struct ProblemAnswer {
     tenant_id: Option<TenantId>,
     /// The object of the problem: an id, or the name of an actor or a thread.
     target: Option<String>,
+    /// How much is concerned, in words.
+    amount: Option<String>,
+    /// The time since when it lasts; if the service does not know it, the time at which this node noticed it.
+    since: Millis,
+    /// The time until which operators do not want to be told. Null if it is not snoozed.
+    snoozed_until: Option<Millis>,
 }
 
-impl From<&Problem> for ProblemAnswer {
-    fn from(problem: &Problem) -> Self {
+impl From<&OngoingProblem> for ProblemAnswer {
+    fn from(of: &OngoingProblem) -> Self {
+        let problem = &of.problem;
         Self {
             severity: problem.severity,
             code: problem.code,
@@ -42,6 +50,9 @@ impl From<&Problem> for ProblemAnswer {
             action: problem.action(Lang::En),
             tenant_id: problem.tenant_id,
             target: problem.target.clone(),
+            amount: problem.amount(Lang::En),
+            since: of.since,
+            snoozed_until: of.snoozed_until,
         }
     }
 }
@@ -53,9 +64,10 @@ impl From<&Problem> for ProblemAnswer {
     "node": "main", "version": "0.1.0", "at": "2026-01-15T03:30:00.000Z", "startedAt": "2026-01-15T03:00:00.000Z",
     "status": "warning",
     "problems": [{"severity": "warning", "code": "webhook_failing",
-        "summary": "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja has been failing since 2026-01-15 03:29:00 UTC.",
-        "action": "Its tenant misses events: see its last answer under Webhooks and tell the tenant; recover sends again what failed.",
-        "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "target": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6"}],
+        "summary": "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja keeps failing.",
+        "action": "The tenant misses events: see the last answer, and tell the tenant. Recover resends failed deliveries.",
+        "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "target": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6",
+        "amount": "192 deliveries wait, last answer 500", "since": "2026-01-15T03:29:00.000Z", "snoozedUntil": null}],
     "figures": [{"name": "calls_now", "label": "Calls now", "unit": "calls", "value": 12, "limit": null, "history": [null, 3, 12]}],
     "historyStepSeconds": 10
 }))]
@@ -64,9 +76,9 @@ pub struct Overview {
     version: &'static str,
     at: Millis,
     started_at: Millis,
-    /// How bad the worst problem is: `ok`, `warning` or `critical`.
+    /// How bad the worst problem is that is not snoozed: `ok`, `warning` or `critical`.
     status: &'static str,
-    /// Worst first; none where nothing is wrong.
+    /// Worst first, those that are snoozed too; none where nothing is wrong.
     problems: Vec<ProblemAnswer>,
     /// Always all of them, in the same order.
     figures: Vec<Figure>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dikala_entities::TenantId;
+use dikala_entities::{Millis, TenantId};
 use fluent_bundle::FluentValue;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -11,9 +11,12 @@ use super::{
     figures::{ACK_MS_MAX, COMMIT_MS_MAX, DUE_MS_MAX, Thousandths},
     ring::SampleWindow,
     sample::OverviewSample,
-    trouble::{CheckResults, FailingWebhook, HangingWebhook},
+    trouble::{CheckResults, HangingWebhook, TroubledWebhook, WebhookBacklog, WebhookTrouble},
 };
-use crate::pages::{format, i18n::ungrouped, lang::Lang};
+use crate::{
+    operations::webhooks::backlog::DUE_MAX,
+    pages::{i18n::ungrouped, lang::Lang},
+};
 
 /// Time for which a panic is shown, in milliseconds.
 const PANIC_TOLD_MS: i64 = 10 * 60 * 1_000;
@@ -59,8 +62,12 @@ pub struct Problem {
     pub tenant_id: Option<TenantId>,
     /// The object of the problem: an id, or the name of an actor or a thread. The texts may use it too.
     pub target: Option<String>,
+    /// The time since when it lasts, if that is known.
+    pub since: Option<Millis>,
     /// Variables of the texts.
     values: Vec<(&'static str, ProblemValue)>,
+    /// The message that says how much is concerned, with its variables.
+    amount: Option<(&'static str, Vec<(&'static str, ProblemValue)>)>,
 }
 
 /// A value that a problem's text shows.
@@ -103,13 +110,15 @@ pub fn judge(state: &JudgeInput<'_>) -> Vec<Problem> {
 }
 
 impl Problem {
-    const fn new(severity: Severity, code: &'static str) -> Self {
+    pub(super) const fn new(severity: Severity, code: &'static str) -> Self {
         Self {
             severity,
             code,
             tenant_id: None,
             target: None,
+            since: None,
             values: Vec::new(),
+            amount: None,
         }
     }
 
@@ -146,28 +155,77 @@ impl Problem {
         self.with("time", ProblemValue::Duration(ms))
     }
 
+    const fn since(mut self, since: Millis) -> Self {
+        self.since = Some(since);
+        self
+    }
+
+    fn amounting(
+        mut self,
+        amount: Option<(&'static str, Vec<(&'static str, ProblemValue)>)>,
+    ) -> Self {
+        self.amount = amount;
+        self
+    }
+
     fn with(mut self, name: &'static str, value: ProblemValue) -> Self {
         self.values.push((name, value));
         self
     }
 
+    /// The name of the affected tenant.
+    pub fn tenant(&self) -> Option<&str> {
+        let mut values = self.values.iter();
+        values.find_map(|(name, value)| match value {
+            ProblemValue::Text(text) if *name == "tenant" => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
     /// The problem in one sentence.
     pub fn summary(&self, lang: Lang) -> String {
-        self.written(lang, "")
+        self.written(lang, "", &[])
+    }
+
+    /// As [`Self::summary`], with other values for some variables, such as marks for elements of a page.
+    pub fn summary_with(&self, lang: Lang, values: &[(&'static str, String)]) -> String {
+        self.written(lang, "", values)
     }
 
     /// The advice on what to do.
     pub fn action(&self, lang: Lang) -> String {
-        self.written(lang, "-action")
+        self.written(lang, "-action", &[])
     }
 
-    fn written(&self, lang: Lang, end: &str) -> String {
+    /// How much is concerned.
+    pub fn amount(&self, lang: Lang) -> Option<String> {
+        let (message, values) = self.amount.as_ref()?;
+        Some(lang.tn(message, &written(values, lang)))
+    }
+
+    fn written(&self, lang: Lang, end: &str, others: &[(&'static str, String)]) -> String {
         let target = self.target.as_deref().unwrap_or_default();
-        let values = self.values.iter();
-        let values = values.map(|(name, value)| (*name, value.written(lang)));
-        let values: Vec<_> = values.chain([("target", target.into())]).collect();
+        let other = |name: &str| others.iter().find(|(other, _)| *other == name);
+        let values = written(&self.values, lang).into_iter();
+        let values = values
+            .chain([("target", target.into())])
+            .map(|(name, value)| match other(name) {
+                Some((_, other)) => (name, other.as_str().into()),
+                None => (name, value),
+            });
+        let values: Vec<_> = values.collect();
         lang.tn(&format!("console-problem-{}{end}", self.code), &values)
     }
+}
+
+fn written<'a>(
+    values: &'a [(&'static str, ProblemValue)],
+    lang: Lang,
+) -> Vec<(&'static str, FluentValue<'a>)> {
+    let values = values.iter();
+    values
+        .map(|(name, value)| (*name, value.written(lang)))
+        .collect()
 }
 
 impl ProblemValue {
@@ -232,6 +290,7 @@ fn panics(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
     panicked.map(|(name, ago)| {
         Problem::critical("actor_restarted")
             .about(name)
+            .since(sample.at.plus_ms(-ago))
             .lasting(ago)
     })
 }
@@ -302,6 +361,7 @@ fn bridges(sample: &OverviewSample) -> Option<Problem> {
     (BRIDGES_GONE_MS..BRIDGES_FORGOTTEN_MS)
         .contains(&gone)
         .then(|| Problem::critical("bridges_gone").lasting(gone))
+        .map(|problem| problem.since(sample.at.plus_ms(-gone)))
 }
 
 fn room(troubles: &CheckResults) -> Option<Problem> {
@@ -318,7 +378,12 @@ fn deliveries(state: &JudgeInput<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let OverviewSample { due_ms, sealed, .. } = *state.sample;
     if due_ms > DUE_MS_MAX {
-        problems.push(Problem::warning("deliveries_late").lasting(due_ms));
+        let since = state.sample.at.plus_ms(-due_ms);
+        problems.push(
+            Problem::warning("deliveries_late")
+                .since(since)
+                .lasting(due_ms),
+        );
     }
     let faults = state
         .window
@@ -335,32 +400,57 @@ fn deliveries(state: &JudgeInput<'_>) -> Vec<Problem> {
 fn tenants(troubles: &CheckResults) -> Vec<Problem> {
     let names = &troubles.names;
     let is_known = |hanging: &&HangingWebhook| {
-        let mut missed = troubles.missed.iter();
-        missed.any(|missed| missed.webhook == hanging.webhook)
+        let mut webhooks = troubles.webhooks.iter();
+        webhooks.any(|troubled| troubled.webhook == hanging.webhook)
     };
+    let backlog = |webhook| amount_of(troubles.backlogs.get(webhook));
     let hanging = troubles.hanging.iter().filter(|of| !is_known(of));
     let hanging = hanging.map(|hanging| {
         let problem = Problem::warning("endpoint_hangs").about(hanging.webhook);
-        problem.of(hanging.tenant, names)
+        let problem = problem.of(hanging.tenant, names);
+        problem.amounting(backlog(&hanging.webhook))
     });
-    let missed = troubles.missed.iter().map(|of| missed(of, names));
+    let webhooks = troubles.webhooks.iter().map(|of| {
+        let problem = troubled(of, names);
+        problem.amounting(backlog(&of.webhook))
+    });
     let more = troubles
-        .more_missed
+        .more_webhooks
         .then(|| Problem::warning("more_webhooks"));
     let flooding = troubles.flooding.iter().map(|(tenant, refused)| {
         let problem = Problem::warning("tenant_floods").about(tenant);
         problem.of(*tenant, names).count("count", *refused)
     });
-    let of_webhooks = hanging.chain(missed).chain(more);
+    let of_webhooks = hanging.chain(webhooks).chain(more);
     of_webhooks.chain(flooding).collect()
 }
 
-fn missed(missed: &FailingWebhook, names: &BTreeMap<TenantId, String>) -> Problem {
-    let problem = match missed.failing_since {
-        Some(since) => Problem::warning("webhook_failing").text("since", format::utc(since)),
-        None => Problem::warning("webhook_disabled"),
-    };
-    problem.about(missed.webhook).of(missed.tenant, names)
+fn troubled(of: &TroubledWebhook, names: &BTreeMap<TenantId, String>) -> Problem {
+    let problem = Problem::warning(match of.trouble {
+        WebhookTrouble::Failing => "webhook_failing",
+        WebhookTrouble::Disabled => "webhook_disabled",
+        WebhookTrouble::Paused => "webhook_paused",
+    });
+    problem
+        .about(of.webhook)
+        .of(of.tenant, names)
+        .since(of.since)
+}
+
+/// How many deliveries wait, and what the endpoint answered last.
+fn amount_of(
+    backlog: Option<&WebhookBacklog>,
+) -> Option<(&'static str, Vec<(&'static str, ProblemValue)>)> {
+    let backlog = backlog?;
+    let count = ("count", ProblemValue::Count(backlog.due));
+    let more = ProblemValue::Text(if backlog.due >= DUE_MAX { "yes" } else { "no" }.to_owned());
+    Some(match &backlog.last_answer {
+        Some(answer) => {
+            let answer = ("answer", ProblemValue::Text(answer.clone()));
+            ("console-backlog", vec![count, ("more", more), answer])
+        }
+        None => ("console-backlog-unanswered", vec![count, ("more", more)]),
+    })
 }
 
 #[cfg(test)]

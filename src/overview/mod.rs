@@ -7,6 +7,7 @@
 
 pub mod figures;
 pub mod judge;
+mod ongoing;
 mod ring;
 mod sample;
 mod trouble;
@@ -21,12 +22,10 @@ use dikala_actors::runtime::lag::EventLoops;
 use dikala_entities::Millis;
 use tokio::sync::watch;
 
+pub use self::ongoing::OngoingProblem;
 use self::{
-    figures::Figure,
-    judge::{Problem, Severity},
-    ring::SampleRing,
-    sample::OverviewSample,
-    trouble::ExternalChecks,
+    figures::Figure, judge::Severity, ongoing::ProblemHistory, ring::SampleRing,
+    sample::OverviewSample, trouble::ExternalChecks,
 };
 use crate::{
     http::{gate::Gate, meter::HttpMeter},
@@ -65,6 +64,7 @@ struct Shared {
     parts: OverviewSources,
     troubles: ExternalChecks,
     ring: Mutex<SampleRing>,
+    history: Mutex<ProblemHistory>,
     looked: Mutex<RequestState>,
     last: watch::Sender<Option<Arc<OverviewReading>>>,
 }
@@ -80,7 +80,8 @@ struct RequestState {
 #[derive(Clone, Debug)]
 pub struct OverviewReading {
     pub at: Millis,
-    pub problems: Vec<Problem>,
+    /// Worst first; those that are snoozed too.
+    pub problems: Vec<OngoingProblem>,
     pub figures: Vec<Figure>,
     /// Rate of handled messages per actor type, in thousandths per second.
     pub rates: Vec<(&'static str, Option<i64>)>,
@@ -88,9 +89,21 @@ pub struct OverviewReading {
 }
 
 impl OverviewReading {
-    /// The severity of the worst problem.
+    /// The severity of the worst problem that is not snoozed.
     pub fn severity(&self) -> Option<Severity> {
-        self.problems.iter().map(|problem| problem.severity).max()
+        self.open().map(|of| of.problem.severity).max()
+    }
+
+    /// The problems that are not snoozed.
+    pub fn open(&self) -> impl Iterator<Item = &OngoingProblem> {
+        let problems = self.problems.iter();
+        problems.filter(|of| of.snoozed_until.is_none())
+    }
+
+    /// The number of critical problems that are not snoozed.
+    pub fn critical(&self) -> usize {
+        let is_critical = |of: &&OngoingProblem| of.problem.severity == Severity::Critical;
+        self.open().filter(is_critical).count()
     }
 
     /// Rate of handled messages of an actor type, in thousandths per second.
@@ -106,6 +119,7 @@ impl OverviewSampler {
             parts,
             troubles: ExternalChecks::default(),
             ring: Mutex::default(),
+            history: Mutex::default(),
             looked: Mutex::default(),
             last: watch::Sender::new(None),
         }))
@@ -130,6 +144,12 @@ impl OverviewSampler {
                 self.sample()
             }
         }
+    }
+
+    /// Takes over at once that a problem was snoozed or is shown again.
+    pub async fn snoozes_changed(&self) {
+        self.0.troubles.ask_snoozed(&self.0.parts).await;
+        self.sample();
     }
 
     async fn watch(self) {
@@ -160,13 +180,16 @@ impl OverviewSampler {
         let shared = &self.0;
         let sample = OverviewSample::of(&shared.parts);
         let mut ring = lock(&shared.ring);
+        let mut troubles = shared.troubles.known();
+        let snoozed = std::mem::take(&mut troubles.snoozed);
         let state = judge::JudgeInput {
             window: ring.window(&sample),
-            troubles: shared.troubles.known(),
+            troubles,
             sample: &sample,
         };
-        let problems = judge::judge(&state);
-        let at = sample.at;
+        let (problems, at) = (judge::judge(&state), sample.at);
+        let node = shared.parts.node.member.name();
+        let problems = lock(&shared.history).ongoing(problems, &snoozed, node, at);
         ring.push(sample);
         let look = Arc::new(OverviewReading {
             at,

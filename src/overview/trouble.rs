@@ -1,6 +1,8 @@
 //! Checks that depend on others: readiness, the store and the disk. They run while the overview is watched, each
 //! with a timeout. A check that times out keeps its last result.
 
+mod webhooks;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -8,34 +10,54 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use dikala_actors::webhooks::HANGS_AFTER;
-use dikala_entities::{Millis, TenantId, WebhookId, WebhookState, tenant, webhook};
+use dikala_entities::{Millis, TenantId, WebhookId, snoozed_problem, tenant};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
 use super::OverviewSources;
-use crate::{operations::webhooks::health::matching, operator::health};
+use crate::{operations::problems, operator::health};
 
 /// Timeout of the store.
 const STORE_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum number of webhooks that are listed per kind.
 pub const NAMED_MAX: usize = 20;
-/// Time for which a disabled webhook is shown, in milliseconds.
-const DISABLED_TOLD_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
+/// Interval of the checks that read more.
+const SELDOM: Duration = Duration::from_secs(5);
 /// Refused requests per minute that count as flooding.
 const FLOOD: u32 = 30;
 /// Maximum number of cached tenant names.
 const NAMES_MAX: usize = 1_000;
 
-/// A failing or disabled webhook.
+/// A webhook whose tenant misses events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailingWebhook {
+pub struct TroubledWebhook {
     pub webhook: WebhookId,
     pub tenant: TenantId,
-    /// Time since when its attempts fail; `None` if it was disabled.
-    pub failing_since: Option<Millis>,
+    pub trouble: WebhookTrouble,
+    pub since: Millis,
+}
+
+/// The reason why a tenant misses events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebhookTrouble {
+    /// Its attempts fail.
+    Failing,
+    /// It kept failing, and the service switched it off.
+    Disabled,
+    /// An operator paused it a while ago.
+    Paused,
+}
+
+/// What waits for a webhook.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebhookBacklog {
+    /// Due deliveries.
+    pub due: i64,
+    /// The status or the error of this node's last attempt.
+    pub last_answer: Option<String>,
 }
 
 /// A webhook whose endpoint does not answer.
@@ -56,14 +78,16 @@ pub struct DiskSpace {
 pub struct CheckResults {
     /// Failed readiness checks: names and messages.
     pub unready: Vec<(&'static str, &'static str)>,
-    pub missed: Vec<FailingWebhook>,
-    /// True if more webhooks fail than are listed.
-    pub more_missed: bool,
+    pub webhooks: Vec<TroubledWebhook>,
+    /// True if more webhooks are in trouble than are listed.
+    pub more_webhooks: bool,
+    pub backlogs: BTreeMap<WebhookId, WebhookBacklog>,
     pub hanging: Vec<HangingWebhook>,
     /// Tenants that exceed their rate limit, with their refused requests per minute.
     pub flooding: Vec<(TenantId, u32)>,
     pub room: Option<DiskSpace>,
     pub names: BTreeMap<TenantId, String>,
+    pub snoozed: Vec<snoozed_problem::Model>,
 }
 
 /// Runs the checks and keeps their last results.
@@ -71,6 +95,8 @@ pub struct CheckResults {
 pub struct ExternalChecks {
     known: Mutex<CheckResults>,
     asking: AtomicBool,
+    /// The last run of the checks that read more.
+    seldom: Mutex<Option<Instant>>,
 }
 
 impl ExternalChecks {
@@ -111,23 +137,60 @@ impl ExternalChecks {
             known.flooding = flooding;
             known.hanging = hanging;
         }
-        let Ok(Ok((missed, more))) = tokio::time::timeout(STORE_WITHIN, missed(parts, now)).await
-        else {
+        if in_time(self.ask_webhooks(parts, now)).await.is_none() {
             // Readiness reports an unavailable database.
             return;
-        };
-        {
-            let mut known = self.lock();
-            known.missed = missed;
-            known.more_missed = more;
+        }
+        if self.is_time_for_more() {
+            in_time(self.ask_more(parts, now)).await;
         }
         let unnamed = self.unnamed();
-        if !unnamed.is_empty() {
-            let named = tokio::time::timeout(STORE_WITHIN, names(parts, unnamed)).await;
-            if let Ok(Ok(named)) = named {
-                self.lock().names.extend(named);
-            }
+        if !unnamed.is_empty()
+            && let Some(named) = in_time(names(parts, unnamed)).await
+        {
+            self.lock().names.extend(named);
         }
+    }
+
+    async fn ask_webhooks(&self, parts: &OverviewSources, now: Millis) -> Result<(), DbErr> {
+        let (webhooks, more) = webhooks::troubled(parts, now).await?;
+        let snoozed = problems::snoozed(&parts.node.store, now).await?;
+        let mut known = self.lock();
+        known.webhooks = webhooks;
+        known.more_webhooks = more;
+        known.snoozed = snoozed;
+        Ok(())
+    }
+
+    /// Reads anew which problems are snoozed.
+    pub async fn ask_snoozed(&self, parts: &OverviewSources) {
+        let now = parts.node.clock.now();
+        if let Some(snoozed) = in_time(problems::snoozed(&parts.node.store, now)).await {
+            self.lock().snoozed = snoozed;
+        }
+    }
+
+    /// True every few seconds.
+    fn is_time_for_more(&self) -> bool {
+        let mut last = self.seldom.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = last.is_none_or(|last| last.elapsed() >= SELDOM);
+        if is_time {
+            *last = Some(Instant::now());
+        }
+        is_time
+    }
+
+    /// The checks that read more.
+    async fn ask_more(&self, parts: &OverviewSources, now: Millis) -> Result<(), DbErr> {
+        let shown: BTreeSet<WebhookId> = {
+            let known = self.lock();
+            let troubled = known.webhooks.iter().map(|of| of.webhook);
+            let hanging = known.hanging.iter().map(|of| of.webhook);
+            troubled.chain(hanging).collect()
+        };
+        let backlogs = webhooks::backlogs(parts, shown, now).await?;
+        self.lock().backlogs = backlogs;
+        Ok(())
     }
 
     /// Tenants to be shown whose names are not cached.
@@ -136,10 +199,10 @@ impl ExternalChecks {
         if known.names.len() > NAMES_MAX {
             known.names.clear();
         }
-        let missed = known.missed.iter().map(|missed| missed.tenant);
+        let webhooks = known.webhooks.iter().map(|webhook| webhook.tenant);
         let hanging = known.hanging.iter().map(|hanging| hanging.tenant);
         let flooding = known.flooding.iter().map(|(tenant, _)| *tenant);
-        let all = missed.chain(hanging).chain(flooding);
+        let all = webhooks.chain(hanging).chain(flooding);
         all.filter(|tenant| !known.names.contains_key(tenant))
             .take(NAMED_MAX * 4)
             .collect()
@@ -158,27 +221,9 @@ impl Drop for CheckGuard<'_> {
     }
 }
 
-async fn missed(
-    parts: &OverviewSources,
-    now: Millis,
-) -> Result<(Vec<FailingWebhook>, bool), DbErr> {
-    let db = parts.node.store.api_reader();
-    let most = u64::try_from(NAMED_MAX).unwrap_or(u64::MAX) + 1;
-    let failing = matching(webhook::Entity::find(), Some(WebhookState::Failing), None).limit(most);
-    let mut rows = failing.all(db).await?;
-    let disabled = matching(webhook::Entity::find(), Some(WebhookState::Disabled), None)
-        .filter(webhook::Column::DisabledReason.is_not_null())
-        .filter(webhook::Column::UpdatedAt.gt(now.plus_ms(-DISABLED_TOLD_MS)))
-        .limit(most);
-    rows.extend(disabled.all(db).await?);
-    let more = rows.len() > NAMED_MAX;
-    let told = rows.into_iter().take(NAMED_MAX);
-    let missed = told.map(|row| FailingWebhook {
-        webhook: row.id,
-        tenant: row.tenant_id,
-        failing_since: row.failing_since.filter(|_| row.is_active),
-    });
-    Ok((missed.collect(), more))
+/// The result of a read of the store; `None` after an error or the timeout.
+async fn in_time<T>(reading: impl Future<Output = Result<T, DbErr>>) -> Option<T> {
+    tokio::time::timeout(STORE_WITHIN, reading).await.ok()?.ok()
 }
 
 async fn names(

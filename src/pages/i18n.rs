@@ -110,13 +110,14 @@ impl Lang {
         Some(text.into_owned())
     }
 
-    /// A duration in whole seconds, minutes or hours.
+    /// A duration in whole seconds, minutes, hours or days.
     pub fn duration(self, ms: i64) -> String {
         let seconds = ms.max(0) / 1_000;
         let (id, count) = match seconds {
             ..120 => ("console-seconds", seconds),
             120..7_200 => ("console-minutes-short", seconds / 60),
-            _ => ("console-hours", seconds / 3_600),
+            7_200..172_800 => ("console-hours", seconds / 3_600),
+            _ => ("console-days", seconds / 86_400),
         };
         self.tn(id, &[("count", ungrouped(count))])
     }
@@ -153,7 +154,8 @@ mod tests {
             (119_999, "119 s", "119 dtk"),
             (120_000, "2 min", "2 mnt"),
             (7_200_000, "2 h", "2 jam"),
-            (7_200_000_000, "2000 h", "2000 jam"),
+            (172_799_999, "47 h", "47 jam"),
+            (7_200_000_000, "83 days", "83 hari"),
         ] {
             assert_eq!(Lang::En.duration(ms), english);
             assert_eq!(Lang::Id.duration(ms), indonesian);

@@ -85,7 +85,10 @@ fn document(view: &View, status: StatusCode, title: &str, body: &Markup) -> Http
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (title) " · " (view.t(audience.brand)) }
+                title {
+                    @if let Some((count, _)) = alarms(view) { "(" (count) ") " }
+                    (title) " · " (view.t(audience.brand))
+                }
                 link rel="stylesheet" href=(asset(Asset::Style));
                 link rel="icon" type="image/svg+xml" href=(asset(Asset::Icon));
                 script src=(asset(Asset::Script)) defer {}
@@ -134,7 +137,7 @@ fn inside(view: &View, account: &PageAccount, heading: &Markup, content: &Markup
                     h2 { (view.t(group.name)) }
                     ul {
                         @for (name, path) in group.pages {
-                            li { a href=(path) aria-current=[current((*name, *path))] { (view.t(name)) } }
+                            li { a href=(path) aria-current=[current((*name, *path))] { (view.t(name)) @if *path == audience.home { (alarm(view)) } } }
                         }
                     }
                 }
@@ -171,6 +174,23 @@ fn search(view: &View) -> Markup {
         @if let Some(path) = view.audience().search {
             form.find role="search" method="get" action=(path) {
                 input type="search" name="q" data-search aria-label=(label) aria-keyshortcuts="Control+K" placeholder={ (label) " (Ctrl-K)" } autocomplete="off" maxlength="200";
+            }
+        }
+    }
+}
+
+/// The alarms of a signed-in reader, with their message.
+fn alarms(view: &View) -> Option<(usize, &'static str)> {
+    let alarms = view.account().and_then(|account| account.alarms);
+    alarms.filter(|(count, _)| *count > 0)
+}
+
+fn alarm(view: &View) -> Markup {
+    html! {
+        @if let Some((count, message)) = alarms(view) {
+            span.badge.bad.alarm {
+                span aria-hidden="true" { (count) }
+                span.unseen { (view.tn(message, &[("count", count.into())])) }
             }
         }
     }

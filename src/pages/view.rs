@@ -42,6 +42,8 @@ pub struct PageAccount {
     pub is_person: bool,
     pub can_sign_out: bool,
     pub may_change: bool,
+    /// The number of alarms in the title and beside the home page, with its message.
+    pub alarms: Option<(usize, &'static str)>,
 }
 
 /// The context of any page.
@@ -152,20 +154,15 @@ impl View {
             .iter()
             .map(|(mark, (name, _))| (*name, mark.to_string().into()))
             .collect();
-        let text = self.tn(id, &args);
-        let element = |sign: char| marked.iter().find(|(mark, _)| *mark == sign);
-        let is_mark = |sign: char| element(sign).is_some();
-        html! {
-            @for (nth, words) in text.split('`').enumerate() {
-                @if nth % 2 == 1 { code { (words) } }
-                @else {
-                    @for piece in words.split_inclusive(is_mark) {
-                        (piece.trim_end_matches(is_mark))
-                        @if let Some((_, (_, element))) = piece.chars().next_back().and_then(element) { (element) }
-                    }
-                }
-            }
-        }
+        let places: Vec<(char, &Markup)> =
+            marked.iter().map(|(mark, (_, it))| (*mark, it)).collect();
+        placed(&self.tn(id, &args), &places)
+    }
+
+    /// A text with elements in the places of these characters. Words between backticks become code.
+    pub fn linked(&self, text: &str, elements: &[(char, Markup)]) -> Markup {
+        let places: Vec<(char, &Markup)> = elements.iter().map(|(mark, it)| (*mark, it)).collect();
+        placed(text, &places)
     }
 
     /// A number in the reader's language.
@@ -204,6 +201,23 @@ impl View {
         HttpResponse::SeeOther()
             .insert_header((LOCATION, path))
             .finish()
+    }
+}
+
+/// A text with elements in the places of their marks. Words between backticks become code.
+fn placed(text: &str, marked: &[(char, &Markup)]) -> Markup {
+    let element = |sign: char| marked.iter().find(|(mark, _)| *mark == sign);
+    let is_mark = |sign: char| element(sign).is_some();
+    html! {
+        @for (nth, words) in text.split('`').enumerate() {
+            @if nth % 2 == 1 { code { (words) } }
+            @else {
+                @for piece in words.split_inclusive(is_mark) {
+                    (piece.trim_end_matches(is_mark))
+                    @if let Some((_, element)) = piece.chars().next_back().and_then(element) { (element) }
+                }
+            }
+        }
     }
 }
 

@@ -30,6 +30,7 @@ pub mod phone_number;
 pub mod recovery;
 pub mod session;
 pub mod sign_in_failure;
+pub mod snoozed_problem;
 pub mod tenant;
 pub mod transcript;
 pub mod user;

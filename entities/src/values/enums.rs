@@ -346,6 +346,9 @@ words! {
         BridgeCreate = "bridge.create",
         BridgeRevoke = "bridge.revoke",
         SecretsRotate = "secrets.rotate",
+        /// An operator hid a problem of the overview for a while.
+        ProblemSnooze = "problem.snooze",
+        ProblemShow = "problem.show",
     }
 
     /// The HTTP method of a function's endpoint.

@@ -7,7 +7,7 @@ use super::*;
 use crate::overview::{
     ring::SampleRing,
     sample::{ActorSample, tests::sample},
-    trouble::{DiskSpace, HangingWebhook},
+    trouble::{DiskSpace, HangingWebhook, TroubledWebhook, WebhookBacklog, WebhookTrouble},
 };
 
 fn tenant() -> TenantId {
@@ -57,6 +57,69 @@ fn assert_has_texts(problem: &Problem) {
     }
     assert_ne!(problem.summary(Lang::En), problem.summary(Lang::Id));
     assert_ne!(problem.action(Lang::En), problem.action(Lang::Id));
+}
+
+/// Results with a webhook in trouble since 2027-01-15 08:00.
+fn troubled(trouble: WebhookTrouble) -> CheckResults {
+    CheckResults {
+        webhooks: vec![TroubledWebhook {
+            webhook: webhook(),
+            tenant: tenant(),
+            trouble,
+            since: Millis::from_i64(1_800_000_000_000),
+        }],
+        ..CheckResults::default()
+    }
+}
+
+#[test]
+fn an_alert_says_since_when_and_how_much() {
+    let of = |due, last_answer: Option<&str>| {
+        let backlog = WebhookBacklog {
+            due,
+            last_answer: last_answer.map(str::to_owned),
+        };
+        let mut problems = judged(
+            sample(0),
+            CheckResults {
+                backlogs: [(webhook(), backlog)].into(),
+                ..troubled(WebhookTrouble::Failing)
+            },
+        );
+        let problem = problems.remove(0);
+        assert_eq!(problem.since, Some(Millis::from_i64(1_800_000_000_000)));
+        (problem.amount(Lang::En), problem.amount(Lang::Id))
+    };
+    for (due, answer, english, indonesian) in [
+        (
+            192,
+            Some("500"),
+            "192 deliveries wait, last answer 500",
+            "192 pengiriman menunggu, jawaban terakhir 500",
+        ),
+        (
+            1,
+            Some("timeout"),
+            "1 delivery waits, last answer timeout",
+            "1 pengiriman menunggu, jawaban terakhir timeout",
+        ),
+        (0, None, "0 deliveries wait", "0 pengiriman menunggu"),
+        (
+            DUE_MAX,
+            None,
+            "1000 or more deliveries wait",
+            "1000 atau lebih pengiriman menunggu",
+        ),
+    ] {
+        let told = (Some(english.to_owned()), Some(indonesian.to_owned()));
+        assert_eq!(of(due, answer), told);
+    }
+    let gone = OverviewSample {
+        bridge_seen_ms: Some(180_000),
+        ..sample(0)
+    };
+    let problems = judged(gone, CheckResults::default());
+    assert_eq!(problems[0].since, Some(sample(10_000 - 180_000).at));
 }
 
 fn summary(problem: &Problem) -> String {
@@ -136,11 +199,21 @@ fn what_is_counted(
 }
 
 #[rstest]
-#[case::failing(CheckResults { missed: vec![FailingWebhook { webhook: webhook(), tenant: tenant(),
-        failing_since: Some(Millis::from_i64(1_800_000_000_000)) }], ..CheckResults::default() },
-    "webhook_failing", "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja has been failing since 2027-01-15 08:00:00 UTC.")]
-#[case::disabled(CheckResults { missed: vec![FailingWebhook { webhook: webhook(), tenant: tenant(), failing_since: None }], ..CheckResults::default() },
-    "webhook_disabled", "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja was disabled because it kept failing.")]
+#[case::failing(
+    troubled(WebhookTrouble::Failing),
+    "webhook_failing",
+    "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja keeps failing."
+)]
+#[case::paused(
+    troubled(WebhookTrouble::Paused),
+    "webhook_paused",
+    "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja is still paused."
+)]
+#[case::disabled(
+    troubled(WebhookTrouble::Disabled),
+    "webhook_disabled",
+    "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja was disabled because it kept failing."
+)]
 #[case::hanging(CheckResults { hanging: vec![HangingWebhook { webhook: webhook(), tenant: tenant() }], ..CheckResults::default() },
     "endpoint_hangs", "An endpoint of Kopi Senja does not answer: webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6.")]
 #[case::flood(CheckResults { flooding: vec![(tenant(), 312)], ..CheckResults::default() },
@@ -168,17 +241,12 @@ fn who_is_affected(#[case] troubles: CheckResults, #[case] code: &str, #[case] w
 #[test]
 fn an_endpoint_that_is_known_to_fail_is_told_of_once() {
     let troubles = CheckResults {
-        missed: vec![FailingWebhook {
-            webhook: webhook(),
-            tenant: tenant(),
-            failing_since: None,
-        }],
         hanging: vec![HangingWebhook {
             webhook: webhook(),
             tenant: tenant(),
         }],
-        more_missed: true,
-        ..CheckResults::default()
+        more_webhooks: true,
+        ..troubled(WebhookTrouble::Disabled)
     };
     let problems = judged(sample(0), troubles);
     let codes: Vec<&str> = problems.iter().map(|problem| problem.code).collect();

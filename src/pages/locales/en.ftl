@@ -799,6 +799,8 @@ audit-tenant-resume = Account resumed
 audit-bridge-create = Bridge created
 audit-bridge-revoke = Bridge revoked
 audit-secrets-rotate = Key of the secrets changed
+audit-problem-snooze = Problem snoozed
+audit-problem-show = Snoozed problem shown again
 
 ## Pictures
 

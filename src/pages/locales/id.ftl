@@ -785,6 +785,8 @@ audit-tenant-resume = Akun dipulihkan
 audit-bridge-create = Jembatan telepon dibuat
 audit-bridge-revoke = Jembatan telepon dicabut
 audit-secrets-rotate = Kunci rahasia diganti
+audit-problem-snooze = Masalah ditunda
+audit-problem-show = Masalah yang ditunda ditampilkan lagi
 
 ## Gambar
 

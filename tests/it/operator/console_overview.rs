@@ -166,7 +166,7 @@ async fn a_failing_webhook_is_told_with_its_tenant_and_goes_when_it_works() {
     page.assert_shows(told["action"].as_str().unwrap());
     let indonesian = browser.with("accept-language", "id");
     let page = indonesian.open("/").await;
-    page.assert_shows(&format!("Webhook {webhook} milik {name} gagal terus sejak"));
+    page.assert_shows(&format!("Webhook {webhook} milik {name} gagal terus."));
     page.assert_shows("Peristiwa tidak sampai ke tenant");
     assert!(!page.html.contains("lang=\"en\""), "{}", page.html);
 
@@ -230,6 +230,10 @@ async fn the_console_answers_while_the_database_is_away() {
     })
     .await;
     page.assert_shows("Check that it runs and can be reached.");
+    // Every page tells how many critical problems there are.
+    let nodes = browser.open("/nodes").await;
+    assert!(nodes.html.contains("<title>(1) Nodes"), "{}", nodes.html);
+    nodes.assert_shows("1 critical problem");
     let api = with(&world.server, READ);
     let told = problem(&api, "not_ready").await;
     assert_eq!(

@@ -6,6 +6,7 @@ mod calls;
 mod changes;
 mod commands;
 mod console;
+mod console_alerts;
 mod console_languages;
 mod console_lists;
 mod console_live;

@@ -46,6 +46,9 @@ console-done-webhook-resumed = Resumed. Deliveries continue in their order.
 console-done-webhook-recovering = Failed deliveries of that time are resent in the background.
 console-done-delivery-resent = Delivery resent.
 console-done-delivery-resent-later = The delivery will be resent as soon as its webhook accepts deliveries.
+console-done-problem-snoozed = Snoozed for an hour. The problem is listed below until then.
+console-done-problem-shown = The problem is shown again.
+console-done-problem-over = That problem is over.
 console-done-ledger-verified = Ledger verified.
 console-done-bridge-made = Bridge created.
 console-done-bridge-revoked = Bridge revoked.
@@ -173,6 +176,32 @@ console-webhooks-columns = Endpoint | Tenant | Status | Due | Queue | Last answe
 console-problems = Problems
 console-no-problem = Nothing.
 console-no-problem-words = Calls, minutes and webhooks flow.
+console-critical = { $count ->
+    [one] 1 critical problem
+   *[other] { $count } critical problems
+}
+console-lasts = for { $time }
+console-backlog = { $count ->
+    [one] 1 delivery waits
+   *[other] { $count }{ $more ->
+        [yes] {" or more"}
+       *[no] {""}
+    } deliveries wait
+}, last answer { $answer }
+console-backlog-unanswered = { $count ->
+    [one] 1 delivery waits
+   *[other] { $count }{ $more ->
+        [yes] {" or more"}
+       *[no] {""}
+    } deliveries wait
+}
+console-snooze = Snooze 1 h
+console-snoozed = { $count ->
+    [one] 1 snoozed problem
+   *[other] { $count } snoozed problems
+}
+console-snoozed-until = snoozed until { $time }
+console-show-again = Show again
 console-ten-minutes = The last ten minutes
 console-as-table = As a table
 console-limit = limit { $limit } { $unit }
@@ -251,11 +280,13 @@ console-problem-secrets_sealed = The secret of { $count ->
 console-problem-secrets_sealed-action = Start the service with the key that sealed them; `dikala check` names these webhooks.
 console-problem-endpoint_hangs = An endpoint of { $tenant } does not answer: webhook { $target }.
 console-problem-endpoint_hangs-action = Attempts are repeated, and other webhooks are not affected. Tell the tenant if it lasts.
-console-problem-webhook_failing = The webhook { $target } of { $tenant } has been failing since { $since }.
-console-problem-webhook_failing-action = The tenant misses events: see the last answer under Webhooks, and tell the tenant. Recover resends failed deliveries.
+console-problem-webhook_failing = The webhook { $target } of { $tenant } keeps failing.
+console-problem-webhook_failing-action = The tenant misses events: see the last answer, and tell the tenant. Recover resends failed deliveries.
 console-problem-webhook_disabled = The webhook { $target } of { $tenant } was disabled because it kept failing.
 console-problem-webhook_disabled-action = The tenant gets no events: tell the tenant to repair the server and enable the webhook. Then recover resends failed deliveries.
-console-problem-more_webhooks = More webhooks than those listed fail or were disabled.
+console-problem-webhook_paused = The webhook { $target } of { $tenant } is still paused.
+console-problem-webhook_paused-action = Its deliveries wait until you resume it.
+console-problem-more_webhooks = More webhooks than those listed fail, were disabled or are paused.
 console-problem-more_webhooks-action = Check this machine's network (DNS, firewall, certificates). Webhooks lists all of them.
 console-problem-tenant_floods = { $tenant } exceeds its rate limit: { $count } requests were refused within a minute.
 console-problem-tenant_floods-action = The limit works and others are served. Tell the tenant, or raise its rateLimit.

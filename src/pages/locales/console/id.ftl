@@ -46,6 +46,9 @@ console-done-webhook-resumed = Webhook dilanjutkan. Pengiriman berjalan lagi men
 console-done-webhook-recovering = Pengiriman yang gagal dalam rentang waktu itu dikirim ulang di latar belakang.
 console-done-delivery-resent = Pengiriman sudah dikirim ulang.
 console-done-delivery-resent-later = Pengiriman akan dikirim ulang begitu webhook-nya dapat menerimanya.
+console-done-problem-snoozed = Ditunda selama satu jam. Sampai saat itu masalahnya tercantum di bawah.
+console-done-problem-shown = Masalah ditampilkan lagi.
+console-done-problem-over = Masalah itu sudah selesai.
 console-done-ledger-verified = Buku besar sudah diperiksa.
 console-done-bridge-made = Jembatan telepon sudah dibuat.
 console-done-bridge-revoked = Jembatan telepon sudah dicabut.
@@ -173,6 +176,20 @@ console-webhooks-columns = Endpoint | Tenant | Status | Tertunda | Antrean | Jaw
 console-problems = Masalah
 console-no-problem = Tidak ada.
 console-no-problem-words = Panggilan, menit, dan webhook berjalan.
+console-critical = { $count } masalah kritis
+console-lasts = sudah { $time }
+console-backlog = { $count }{ $more ->
+    [yes] {" atau lebih"}
+   *[no] {""}
+} pengiriman menunggu, jawaban terakhir { $answer }
+console-backlog-unanswered = { $count }{ $more ->
+    [yes] {" atau lebih"}
+   *[no] {""}
+} pengiriman menunggu
+console-snooze = Tunda 1 jam
+console-snoozed = { $count } masalah ditunda
+console-snoozed-until = ditunda sampai { $time }
+console-show-again = Tampilkan lagi
 console-ten-minutes = Sepuluh menit terakhir
 console-as-table = Sebagai tabel
 console-limit = batas { $limit } { $unit }
@@ -258,11 +275,13 @@ console-problem-secrets_sealed = Rahasia { $count } webhook tidak dapat dibuka d
 console-problem-secrets_sealed-action = Mulai layanan dengan kunci yang menyegelnya; `dikala check` menyebutkan webhook itu.
 console-problem-endpoint_hangs = Endpoint milik { $tenant } tidak menjawab: webhook { $target }.
 console-problem-endpoint_hangs-action = Percobaan diulang, dan webhook lain tidak terpengaruh. Beri tahu tenant bila ini berlanjut.
-console-problem-webhook_failing = Webhook { $target } milik { $tenant } gagal terus sejak { $since }.
-console-problem-webhook_failing-action = Peristiwa tidak sampai ke tenant: lihat jawaban terakhir di halaman Webhook, lalu beri tahu tenant. Pengiriman yang gagal dapat dikirim ulang di sana.
+console-problem-webhook_failing = Webhook { $target } milik { $tenant } gagal terus.
+console-problem-webhook_failing-action = Peristiwa tidak sampai ke tenant: lihat jawaban terakhir, lalu beri tahu tenant. Pengiriman yang gagal dapat dikirim ulang.
 console-problem-webhook_disabled = Webhook { $target } milik { $tenant } dinonaktifkan karena terus gagal.
 console-problem-webhook_disabled-action = Tenant tidak menerima peristiwa: minta tenant memperbaiki server dan mengaktifkan webhook. Setelah itu pengiriman yang gagal dapat dikirim ulang.
-console-problem-more_webhooks = Masih ada webhook lain yang gagal atau dinonaktifkan selain yang tercantum.
+console-problem-webhook_paused = Webhook { $target } milik { $tenant } masih dijeda.
+console-problem-webhook_paused-action = Pengirimannya menunggu sampai webhook dilanjutkan.
+console-problem-more_webhooks = Masih ada webhook lain yang gagal, dinonaktifkan, atau dijeda selain yang tercantum.
 console-problem-more_webhooks-action = Periksa jaringan mesin ini (DNS, firewall, sertifikat). Halaman Webhook mencantumkan semuanya.
 console-problem-tenant_floods = { $tenant } melampaui batas lajunya: { $count } permintaan ditolak dalam semenit.
 console-problem-tenant_floods-action = Batas itu bekerja, dan yang lain tetap dilayani. Beri tahu tenant, atau naikkan rateLimit-nya.
