@@ -71,6 +71,7 @@ fn steps() -> Vec<Step> {
         Step::Additive(Box::new(chats::STEP)),
         Step::Additive(Box::new(widgets::STEP)),
         Step::Additive(Box::new(overview::SNOOZES)),
+        Step::Additive(Box::new(overview::REFUSED)),
     ];
     #[cfg(feature = "fail-points")]
     fail_points::change(&mut steps);

@@ -174,6 +174,7 @@ impl Listeners {
             health: health.clone(),
             folder: folder(settings),
         });
+        overview.begin();
         let process = Data::new(OperatorContext {
             node: runtime.clone(),
             loops: actors.loops.clone(),

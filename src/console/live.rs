@@ -34,8 +34,8 @@ type Make = for<'a> fn(&'a ConsoleView, &'a FormValues) -> RenderedParts<'a>;
 
 /// The renderers of live parts, by name.
 const PARTS: &[(&str, Duration, Make)] = &[
-    ("overview", EVERY, |visit, _| {
-        one(async { Ok(overview::part(visit).await) })
+    ("overview", EVERY, |visit, asked| {
+        one(async { Ok(overview::part(visit, asked).await) })
     }),
     ("actors", EVERY, |visit, _| {
         one(async { Ok(actors::part(visit).await) })

@@ -292,6 +292,10 @@ fn query_parameter(name: &str, route: &ApiRoute) -> (&'static str, Value) {
              hour, 92 by the day.",
             date(),
         ),
+        "period" => (
+            "The time that the histories of the figures cover: ten minutes by ten seconds, or 24 hours by the minute.",
+            json!({"type": "string", "enum": ["10m", "24h"], "default": "10m"}),
+        ),
         "numbers" => (
             "How telephone numbers are shown.",
             json!({"type": "string", "enum": NumberDisplay::WORDS, "default": "masked"}),

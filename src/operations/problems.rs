@@ -1,13 +1,10 @@
 //! Snoozed problems of the overview: stored, so that every node and every operator sees the same.
 
 use dikala_entities::{
-    AuditAction, Millis, Store,
+    AuditAction,
     snoozed_problem::{Column, Entity, Model},
 };
-use sea_orm::{
-    ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QuerySelect,
-    sea_query::OnConflict,
-};
+use sea_orm::{EntityTrait, IntoActiveModel, sea_query::OnConflict};
 
 use super::OperationContext;
 use crate::{
@@ -17,19 +14,6 @@ use crate::{
 
 /// Time for which a problem is snoozed, in milliseconds.
 pub const SNOOZED_MS: i64 = 60 * 60 * 1_000;
-/// Maximum number of snoozed problems that are read.
-const SNOOZED_MAX: u64 = 1_000;
-
-/// The problems that are snoozed at a time.
-pub async fn snoozed(store: &Store, now: Millis) -> Result<Vec<Model>, DbErr> {
-    Entity::find()
-        .filter(Column::EndsAt.gt(now))
-        .order_by_desc(Column::EndsAt)
-        .limit(SNOOZED_MAX)
-        .all(store.api_reader())
-        .await
-}
-
 /// Snoozes the problem with this key for an hour from now.
 pub async fn snooze(
     context: &OperationContext,

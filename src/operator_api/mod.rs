@@ -118,7 +118,7 @@ pub const ROUTES: &[ApiRoute] = &[
     get("/deliveries/{id}", "deliveries.get", |r| r.to(answer(deliveries::show)), "One delivery with its attempts.").ok::<deliveries::OperatorDeliveryDetail>().fails(DELIVERY),
     post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(deliveries::resend::<deliveries::OperatorDelivery>)), "Send a delivery again now.").accepted::<deliveries::OperatorDelivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
 
-    get("/overview", "overview.get", |r| r.to(overview::show), "What goes on in this process and what is wrong with it, worst first, with figures of the last ten minutes.").ok::<overview::Overview>(),
+    get("/overview", "overview.get", |r| r.to(overview::show), "What goes on in this process and what is wrong with it, worst first, with figures of the last ten minutes, or of 24 hours with period=24h.").query(&["period"]).ok::<overview::Overview>(),
     get("/actors", "actors.list", |r| r.to(actors::list), "The types of actor in this process.").ok::<actors::ActorList>(),
     get("/actors/{type}", "actors.get", |r| r.to(actors::show), "One type of actor, with the kinds of message that it takes and what its instances do.").ok::<actors::ActorDetail>().fails(ACTOR),
     get("/nodes", "nodes.list", |r| r.to(system::nodes), "The processes of the service.").ok::<system::NodeList>(),

@@ -3,16 +3,17 @@
 use actix_web::web::Data;
 use dikala_entities::{Millis, TenantId};
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::context::OperatorContext;
 use crate::{
-    http::answer::ApiAnswer,
-    overview::{
-        OngoingProblem,
-        figures::{Figure, STEP_MS},
-        judge::Severity,
+    http::{
+        answer::ApiAnswer,
+        error::ApiError,
+        extract::{OperatorQuery, ParseResult, not_allowed, string},
     },
+    overview::{OngoingProblem, figures::Figure, history::OverviewPeriod, judge::Severity},
     pages::lang::Lang,
 };
 
@@ -68,7 +69,8 @@ impl From<&OngoingProblem> for ProblemAnswer {
         "action": "The tenant misses events: see the last answer, and tell the tenant. Recover resends failed deliveries.",
         "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "target": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6",
         "amount": "192 deliveries wait, last answer 500", "since": "2026-01-15T03:29:00.000Z", "snoozedUntil": null}],
-    "figures": [{"name": "calls_now", "label": "Calls now", "unit": "calls", "value": 12, "limit": null, "history": [null, 3, 12]}],
+    "figures": [{"name": "calls_now", "label": "Calls now", "unit": "calls", "value": 12, "limit": null, "min": 3, "max": 12,
+        "history": [null, 3, 12]}],
     "historyStepSeconds": 10
 }))]
 pub struct Overview {
@@ -86,10 +88,31 @@ pub struct Overview {
     history_step_seconds: i64,
 }
 
+fn period(value: &Value) -> ParseResult<OverviewPeriod> {
+    let given = string(value)?;
+    let allowed = OverviewPeriod::WORDS.iter().copied();
+    OverviewPeriod::named(given).ok_or_else(|| not_allowed(given, "a period", allowed).into())
+}
+
+/// Values of a history, by period.
+const STEPS: usize = 60;
+const STEPS_OF_A_DAY: usize = 24 * 60;
+
 /// `GET /overview`
-pub async fn show(process: Data<OperatorContext>) -> ApiAnswer {
+pub async fn show(
+    process: Data<OperatorContext>,
+    query: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
+    let period = query.0.read(&[], |form| {
+        Some(form.defaulted("period", None, OverviewPeriod::default(), period))
+    })?;
     let look = process.overview.look().await;
-    ApiAnswer::ok(&Overview {
+    let steps = match period {
+        OverviewPeriod::TenMinutes => STEPS,
+        OverviewPeriod::Day => STEPS_OF_A_DAY,
+    };
+    let step_ms = period.ms() / i64::try_from(steps).unwrap_or(1);
+    Ok(ApiAnswer::ok(&Overview {
         node: process.node.member.name().to_string(),
         version: env!("CARGO_PKG_VERSION"),
         at: look.at,
@@ -100,7 +123,7 @@ pub async fn show(process: Data<OperatorContext>) -> ApiAnswer {
             Some(Severity::Critical) => "critical",
         },
         problems: look.problems.iter().map(ProblemAnswer::from).collect(),
-        figures: look.figures.clone(),
-        history_step_seconds: STEP_MS / 1_000,
-    })
+        figures: process.overview.figures(period, steps),
+        history_step_seconds: step_ms / 1_000,
+    }))
 }

@@ -1,14 +1,12 @@
-//! The figures of the overview: current value, limit, and history of the last ten minutes. Pure.
+//! The figures of the overview: current value, limit, and history. Pure.
 
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{
-    ring::{SampleRing, SampleWindow},
-    sample::OverviewSample,
+    counters::{CounterWindow, FigureCounters},
+    ring::SampleRing,
 };
-
-pub use super::ring::{STEP_MS, STEPS};
 
 /// Slower acknowledgements are a problem, in milliseconds: callers hear silence.
 pub const ACK_MS_MAX: i64 = 1_000;
@@ -67,44 +65,57 @@ pub struct Figure {
     /// The value that it should stay below, or cannot exceed.
     #[schema(value_type = Option<f64>)]
     pub limit: Option<Thousandths>,
-    /// Its value at the end of each step, oldest first; null for a step without a measurement.
+    /// The lowest and the highest value of the period; null if nothing was measured.
+    #[schema(value_type = Option<f64>)]
+    pub min: Option<Thousandths>,
+    #[schema(value_type = Option<f64>)]
+    pub max: Option<Thousandths>,
+    /// The worst value of each step, oldest first: the highest, of the answered share the lowest. Null for a step without
+    /// a measurement.
     #[schema(value_type = Vec<Option<f64>>)]
     pub history: Vec<Option<Thousandths>>,
 }
 
-/// Computes a figure from a sample and the window before it.
-type Make = fn(&OverviewSample, Option<SampleWindow<'_>>) -> Option<i64>;
+/// Computes a figure from counters and the window that ends with them, in thousandths.
+type Make = fn(&FigureCounters, Option<CounterWindow<'_>>) -> Option<i64>;
 
 /// Definition of a figure.
-struct Kind {
-    name: &'static str,
-    label: &'static str,
-    unit: &'static str,
-    limit: Option<i64>,
-    /// Result in thousandths.
-    make: Make,
+#[derive(Debug)]
+pub struct Kind {
+    pub name: &'static str,
+    pub label: &'static str,
+    pub unit: &'static str,
+    pub limit: Option<i64>,
+    pub make: Make,
+    /// True for a value of one moment, false for one over a time.
+    pub is_gauge: bool,
+    /// True if low values are bad.
+    pub is_better_high: bool,
 }
 
+/// Number of figures.
+pub const COUNT: usize = 10;
+
 #[rustfmt::skip]
-const KINDS: &[Kind] = &[
-    kind("calls_now", "Calls now", "calls", |sample, _| Some(thousand(sample.calls))),
+pub const KINDS: [Kind; COUNT] = [
+    kind("calls_now", "Calls now", "calls", |now, _| Some(thousand(now.calls))).gauge(),
     kind("calls_per_second", "Calls that ended", "per second", |_, window| Some(window?.per_second(|of| of.over))),
     kind("answered_share", "Answered", "percent", |_, window| {
         let window = window?;
         let (over, talked) = (window.grew(|of| of.over), window.grew(|of| of.talked));
         (over > 0).then(|| talked.saturating_mul(100_000) / over.max(1))
-    }),
-    kind("ack_p50", "Acknowledgements, p50", "ms", |_, window| percentile(window?, 50, |of| &of.acknowledged)),
-    kind("ack_p99", "Acknowledgements, p99", "ms", |_, window| percentile(window?, 99, |of| &of.acknowledged)).below(ACK_MS_MAX),
+    }).better_high(),
+    kind("ack_p50", "Acknowledgements, p50", "ms", |_, window| window?.percentile(50, |of| &of.acknowledged)),
+    kind("ack_p99", "Acknowledgements, p99", "ms", |_, window| window?.percentile(99, |of| &of.acknowledged)).below(ACK_MS_MAX),
     kind("deliveries_per_second", "Deliveries", "per second", |_, window| Some(window?.per_second(|of| of.delivered))),
-    kind("oldest_due", "Oldest delivery due, open circuits left out", "s", |sample, _| Some(sample.due_ms)).below(DUE_MS_MAX / 1_000),
+    kind("oldest_due", "Oldest delivery due, open circuits left out", "s", |now, _| Some(now.due_ms)).gauge().below(DUE_MS_MAX / 1_000),
     kind("batch_items", "Ledger batch", "items", |_, window| {
         let window = window?;
         let (items, batches) = (window.grew(|of| of.items), window.grew(|of| of.batches));
         (batches > 0).then(|| items.saturating_mul(1_000) / batches.max(1))
     }).below(BATCH_MAX),
-    kind("commit_p50", "Ledger commits, p50", "ms", |_, window| percentile(window?, 50, |of| &of.committed)),
-    kind("commit_p99", "Ledger commits, p99", "ms", |_, window| percentile(window?, 99, |of| &of.committed)).below(COMMIT_MS_MAX),
+    kind("commit_p50", "Ledger commits, p50", "ms", |_, window| window?.percentile(50, |of| &of.committed)),
+    kind("commit_p99", "Ledger commits, p99", "ms", |_, window| window?.percentile(99, |of| &of.committed)).below(COMMIT_MS_MAX),
 ];
 
 /// Maximum number of items in a batch of the ledger.
@@ -117,6 +128,8 @@ const fn kind(name: &'static str, label: &'static str, unit: &'static str, make:
         unit,
         limit: None,
         make,
+        is_gauge: false,
+        is_better_high: false,
     }
 }
 
@@ -125,46 +138,20 @@ impl Kind {
         self.limit = Some(limit);
         self
     }
+
+    const fn gauge(mut self) -> Self {
+        self.is_gauge = true;
+        self
+    }
+
+    const fn better_high(mut self) -> Self {
+        self.is_better_high = true;
+        self
+    }
 }
 
 const fn thousand(count: i64) -> i64 {
     count.saturating_mul(1_000)
-}
-
-/// Microseconds, which are thousandths of the shown milliseconds.
-fn percentile(
-    window: SampleWindow<'_>,
-    percent: u64,
-    of: fn(&OverviewSample) -> &dikala_actors::runtime::histogram::Distribution,
-) -> Option<i64> {
-    let us = window.distributed(of).percentile(percent)?;
-    i64::try_from(us).ok()
-}
-
-/// All figures.
-pub fn of(ring: &SampleRing) -> Vec<Figure> {
-    let steps = ring.steps();
-    let now = ring.last().map(|last| {
-        (
-            last,
-            steps
-                .last()
-                .and_then(|(_, window)| *window)
-                .or_else(|| ring.window(last)),
-        )
-    });
-    let each = KINDS.iter().map(|kind| Figure {
-        name: kind.name,
-        label: kind.label,
-        unit: kind.unit,
-        value: now.and_then(|(state, window)| (kind.make)(state, window).map(Thousandths)),
-        limit: kind.limit.map(Thousandths::whole),
-        history: steps
-            .iter()
-            .map(|(state, window)| (kind.make)((*state)?, *window).map(Thousandths))
-            .collect(),
-    });
-    each.collect()
 }
 
 /// Rate of handled messages per actor type, in thousandths per second.
@@ -185,12 +172,7 @@ pub fn rates(ring: &SampleRing) -> Vec<(&'static str, Option<i64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::overview::sample::tests::sample;
-
-    fn figure(ring: &SampleRing, name: &str) -> Figure {
-        let mut all = of(ring).into_iter();
-        all.find(|figure| figure.name == name).expect("there")
-    }
+    use crate::overview::counters::tests::counters;
 
     #[test]
     fn numbers_have_as_few_decimals_as_say_them() {
@@ -209,14 +191,17 @@ mod tests {
 
     #[test]
     fn what_happened_is_measured_and_what_did_not_is_not() {
-        let mut ring = SampleRing::default();
-        ring.push(sample(0));
-        let first = of(&ring);
-        assert_eq!(first.len(), KINDS.len());
-        assert!(first.iter().all(|figure| figure.history.len() == STEPS));
-        assert_eq!(figure(&ring, "calls_now").value, Some(Thousandths(0)));
-        assert_eq!(figure(&ring, "calls_per_second").value, None);
-        ring.push(OverviewSample {
+        let first = FigureCounters {
+            calls: 3,
+            ..counters(0)
+        };
+        let made = |name: &str, now: &FigureCounters, window| {
+            let kind = KINDS.iter().find(|kind| kind.name == name);
+            (kind.expect("there").make)(now, window)
+        };
+        assert_eq!(made("calls_now", &first, None), Some(3_000));
+        assert_eq!(made("calls_per_second", &first, None), None);
+        let second = FigureCounters {
             calls: 12,
             over: 8,
             talked: 6,
@@ -224,7 +209,11 @@ mod tests {
             due_ms: 1_500,
             batches: 2,
             items: 7,
-            ..sample(4_000)
+            ..counters(4_000)
+        };
+        let window = Some(CounterWindow {
+            before: &first,
+            after: &second,
         });
         for (name, value) in [
             ("calls_now", Some(12_000)),
@@ -235,20 +224,18 @@ mod tests {
             ("oldest_due", Some(1_500)),
             ("batch_items", Some(3_500)),
         ] {
-            assert_eq!(figure(&ring, name).value, value.map(Thousandths), "{name}");
+            assert_eq!(made(name, &second, window), value, "{name}");
         }
-        // No more calls from here on.
-        ring.push(OverviewSample {
-            over: 8,
-            talked: 6,
-            ..sample(14_000)
+        // No call ended.
+        let third = FigureCounters {
+            at: second.at.plus_ms(1_000),
+            ..second.clone()
+        };
+        let window = Some(CounterWindow {
+            before: &second,
+            after: &third,
         });
-        assert_eq!(figure(&ring, "answered_share").value, None);
-        let history = figure(&ring, "calls_now").history;
-        assert_eq!(
-            history[STEPS - 2..],
-            [Some(Thousandths(12_000)), Some(Thousandths(0))]
-        );
+        assert_eq!(made("answered_share", &third, window), None);
     }
 
     /// The limits here equal those of the Prometheus alerts.

@@ -87,6 +87,14 @@ pub struct JudgeInput<'a> {
     /// The last seconds; `None` while the first sample is being taken.
     pub window: Option<SampleWindow<'a>>,
     pub troubles: CheckResults,
+    pub slow_since: SlowSince,
+}
+
+/// The times since when figures exceed their limits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SlowSince {
+    pub acknowledgements: Option<Millis>,
+    pub commits: Option<Millis>,
 }
 
 /// All problems, worst first.
@@ -103,6 +111,7 @@ pub fn judge(state: &JudgeInput<'_>) -> Vec<Problem> {
     problems.extend(bridges(state.sample));
     problems.extend(room(&state.troubles));
     problems.extend(deliveries(state));
+    problems.extend(money(state));
     problems.extend(tenants(&state.troubles));
     // Stable: problems of equal severity keep this order.
     problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
@@ -155,8 +164,12 @@ impl Problem {
         self.with("time", ProblemValue::Duration(ms))
     }
 
-    const fn since(mut self, since: Millis) -> Self {
-        self.since = Some(since);
+    const fn since(self, since: Millis) -> Self {
+        self.since_known(Some(since))
+    }
+
+    const fn since_known(mut self, since: Option<Millis>) -> Self {
+        self.since = since;
         self
     }
 
@@ -330,18 +343,23 @@ fn times(state: &JudgeInput<'_>) -> Vec<Problem> {
     let Some(window) = state.window else {
         return Vec::new();
     };
-    let acknowledged = window.distributed(|of| &of.acknowledged).percentile(99);
-    let acknowledged = above(acknowledged, ACK_MS_MAX)
-        .map(|ms| Problem::critical("acknowledgements_slow").lasting(ms));
-    let committed = window.distributed(|of| &of.committed).percentile(99);
-    let committed =
-        above(committed, COMMIT_MS_MAX).map(|ms| Problem::warning("commits_slow").lasting(ms));
+    let window = window.counters();
+    let acknowledged = window.percentile(99, |of| &of.acknowledged);
+    let acknowledged = above(acknowledged, ACK_MS_MAX).map(|ms| {
+        let problem = Problem::critical("acknowledgements_slow").lasting(ms);
+        problem.since_known(state.slow_since.acknowledgements)
+    });
+    let committed = window.percentile(99, |of| &of.committed);
+    let committed = above(committed, COMMIT_MS_MAX).map(|ms| {
+        let problem = Problem::warning("commits_slow").lasting(ms);
+        problem.since_known(state.slow_since.commits)
+    });
     acknowledged.into_iter().chain(committed).collect()
 }
 
 /// A time above the limit, in milliseconds.
-fn above(us: Option<u64>, limit_ms: i64) -> Option<i64> {
-    let ms = i64::try_from(us? / 1_000).unwrap_or(i64::MAX);
+fn above(us: Option<i64>, limit_ms: i64) -> Option<i64> {
+    let ms = us? / 1_000;
     (ms > limit_ms).then_some(ms)
 }
 
@@ -376,7 +394,7 @@ fn room(troubles: &CheckResults) -> Option<Problem> {
 
 fn deliveries(state: &JudgeInput<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let OverviewSample { due_ms, sealed, .. } = *state.sample;
+    let (due_ms, sealed) = (state.sample.counters.due_ms, state.sample.sealed);
     if due_ms > DUE_MS_MAX {
         let since = state.sample.at.plus_ms(-due_ms);
         problems.push(
@@ -395,6 +413,31 @@ fn deliveries(state: &JudgeInput<'_>) -> Vec<Problem> {
         problems.push(Problem::warning("secrets_sealed").count("count", sealed));
     }
     problems
+}
+
+/// Tenants that lose calls for lack of minutes, or will soon.
+fn money(state: &JudgeInput<'_>) -> Vec<Problem> {
+    let CheckResults {
+        refused,
+        short,
+        names,
+        ..
+    } = &state.troubles;
+    let refused = refused.iter().map(|of| {
+        let problem = Problem::warning("credit_refused").about(of.tenant);
+        let problem = problem.of(of.tenant, names).since(of.first);
+        let ago = ProblemValue::Duration(state.sample.at.since(of.last).max(0));
+        let amount = ("console-amount-refused", vec![("time", ago)]);
+        problem.count("count", of.refused).amounting(Some(amount))
+    });
+    let short = short.iter().map(|of| {
+        let problem = Problem::warning("credit_short").about(of.tenant);
+        let minutes = ("count", ProblemValue::Count(of.minutes));
+        let amount = ("console-amount-minutes", vec![minutes]);
+        let problem = problem.of(of.tenant, names).amounting(Some(amount));
+        problem.lasting(of.hours.saturating_mul(60 * 60 * 1_000))
+    });
+    refused.chain(short).collect()
 }
 
 fn tenants(troubles: &CheckResults) -> Vec<Problem> {
@@ -447,9 +490,15 @@ fn amount_of(
     Some(match &backlog.last_answer {
         Some(answer) => {
             let answer = ("answer", ProblemValue::Text(answer.clone()));
-            ("console-backlog", vec![count, ("more", more), answer])
+            (
+                "console-amount-backlog",
+                vec![count, ("more", more), answer],
+            )
         }
-        None => ("console-backlog-unanswered", vec![count, ("more", more)]),
+        None => (
+            "console-amount-backlog-unanswered",
+            vec![count, ("more", more)],
+        ),
     })
 }
 

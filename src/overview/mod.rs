@@ -1,11 +1,13 @@
-//! This process's figures of the last ten minutes and its current problems. The console and `GET
-//! /operator/v1/overview` show them.
+//! This process's figures of the last 24 hours and its current problems. The console and `GET /operator/v1/overview`
+//! show them.
 //!
-//! Sampling runs only while it is watched. The first request starts a task that reads the counters once a second
-//! into a fixed-size ring, and stops half a minute after the last request. [`judge`] derives the problems,
+//! The ten figures are sampled every second into a [`history`] of fixed size. Everything else is sampled only while it is
+//! watched: the first request starts a task, which stops half a minute after the last. [`judge`] derives the problems,
 //! [`figures`] the figures; both are pure.
 
+mod counters;
 pub mod figures;
+pub mod history;
 pub mod judge;
 mod ongoing;
 mod ring;
@@ -20,12 +22,21 @@ use std::{
 
 use dikala_actors::runtime::lag::EventLoops;
 use dikala_entities::Millis;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::MissedTickBehavior};
 
-pub use self::ongoing::OngoingProblem;
 use self::{
-    figures::Figure, judge::Severity, ongoing::ProblemHistory, ring::SampleRing,
-    sample::OverviewSample, trouble::ExternalChecks,
+    counters::FigureCounters,
+    figures::Figure,
+    history::{FigureHistory, OverviewPeriod},
+    judge::{Severity, SlowSince},
+    ongoing::ProblemHistory,
+    ring::SampleRing,
+    sample::OverviewSample,
+    trouble::ExternalChecks,
+};
+pub use self::{
+    ongoing::OngoingProblem,
+    trouble::{ChangeKind, RecentChange},
 };
 use crate::{
     http::{gate::Gate, meter::HttpMeter},
@@ -63,8 +74,9 @@ pub struct OverviewSampler(Arc<Shared>);
 struct Shared {
     parts: OverviewSources,
     troubles: ExternalChecks,
+    figures: Mutex<FigureHistory>,
     ring: Mutex<SampleRing>,
-    history: Mutex<ProblemHistory>,
+    problems: Mutex<ProblemHistory>,
     looked: Mutex<RequestState>,
     last: watch::Sender<Option<Arc<OverviewReading>>>,
 }
@@ -82,7 +94,8 @@ pub struct OverviewReading {
     pub at: Millis,
     /// Worst first; those that are snoozed too.
     pub problems: Vec<OngoingProblem>,
-    pub figures: Vec<Figure>,
+    /// The latest changes that may be the cause of a problem, newest first.
+    pub changes: Vec<RecentChange>,
     /// Rate of handled messages per actor type, in thousandths per second.
     pub rates: Vec<(&'static str, Option<i64>)>,
     made: Instant,
@@ -118,11 +131,40 @@ impl OverviewSampler {
         Self(Arc::new(Shared {
             parts,
             troubles: ExternalChecks::default(),
+            figures: Mutex::default(),
             ring: Mutex::default(),
-            history: Mutex::default(),
+            problems: Mutex::default(),
             looked: Mutex::default(),
             last: watch::Sender::new(None),
         }))
+    }
+
+    /// Samples the figures from now on, once a second, until the sampler is dropped.
+    pub fn begin(&self) {
+        let shared = Arc::downgrade(&self.0);
+        actix_web::rt::spawn(async move {
+            let mut every = tokio::time::interval(EVERY);
+            every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                every.tick().await;
+                let Some(shared) = shared.upgrade() else {
+                    break;
+                };
+                let counters = FigureCounters::of(&shared.parts);
+                lock(&shared.figures).push(counters);
+            }
+        });
+    }
+
+    /// The figures, with their history in that many steps of a period.
+    pub fn figures(&self, period: OverviewPeriod, steps: usize) -> Vec<Figure> {
+        let now = FigureCounters::of(&self.0.parts);
+        let history = lock(&self.0.figures);
+        let mut figures = history.figures(period, steps);
+        for (figure, value) in figures.iter_mut().zip(history.values(&now)) {
+            figure.value = value;
+        }
+        figures
     }
 
     /// The current overview. Starts the sampling or keeps it running.
@@ -182,24 +224,36 @@ impl OverviewSampler {
         let mut ring = lock(&shared.ring);
         let mut troubles = shared.troubles.known();
         let snoozed = std::mem::take(&mut troubles.snoozed);
+        let changes = std::mem::take(&mut troubles.changes);
         let state = judge::JudgeInput {
+            slow_since: shared.slow_since(),
             window: ring.window(&sample),
             troubles,
             sample: &sample,
         };
         let (problems, at) = (judge::judge(&state), sample.at);
         let node = shared.parts.node.member.name();
-        let problems = lock(&shared.history).ongoing(problems, &snoozed, node, at);
+        let problems = lock(&shared.problems).ongoing(problems, &snoozed, node, at);
         ring.push(sample);
         let look = Arc::new(OverviewReading {
             at,
             problems,
-            figures: figures::of(&ring),
+            changes,
             rates: figures::rates(&ring),
             made: Instant::now(),
         });
         shared.last.send_replace(Some(Arc::clone(&look)));
         look
+    }
+}
+
+impl Shared {
+    fn slow_since(&self) -> SlowSince {
+        let figures = lock(&self.figures);
+        SlowSince {
+            acknowledgements: figures.over_limit_since("ack_p99"),
+            commits: figures.over_limit_since("commit_p99"),
+        }
     }
 }
 

@@ -1,13 +1,9 @@
 //! The counters at one moment: plain integers, read without waiting for anything.
 
-use dikala_actors::{
-    runtime::{histogram::Distribution, metrics::meters},
-    webhooks::stats::QueueState,
-};
-use dikala_entities::{CallStatus, HangupReason, Millis};
-use dikala_protocol::MessageType;
+use dikala_actors::{runtime::metrics::meters, webhooks::stats::QueueState};
+use dikala_entities::Millis;
 
-use super::OverviewSources;
+use super::{OverviewSources, counters::FigureCounters};
 
 /// Counters of an actor type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,23 +23,11 @@ pub struct ActorSample {
 #[derive(Clone, Debug)]
 pub struct OverviewSample {
     pub at: Millis,
-    /// Running calls.
-    pub calls: i64,
-    /// Ended calls, and those of them with a conversation.
-    pub over: u64,
-    pub talked: u64,
-    /// Times from a bridge's message about a call to the answer.
-    pub acknowledged: Distribution,
-    pub delivered: u64,
+    pub counters: FigureCounters,
     /// Attempts that failed through a fault of the service.
     pub own_faults: u64,
-    /// Milliseconds since the oldest due delivery became due.
-    pub due_ms: i64,
     /// Endpoints whose secret cannot be opened.
     pub sealed: i64,
-    pub batches: u64,
-    pub items: u64,
-    pub committed: Distribution,
     pub requests: u64,
     /// Requests answered with 5xx, except readiness checks.
     pub failed_requests: u64,
@@ -61,9 +45,6 @@ pub struct OverviewSample {
     pub actors: Vec<ActorSample>,
 }
 
-/// Prefix of bridge messages during which a caller waits in silence, and the one for whose reply nobody waits.
-const ABOUT_CALLS: &str = "call.";
-const TURN: &str = MessageType::Turn.as_str();
 /// Polled by machines; 503 is a regular answer.
 const READINESS: &str = "/health/ready";
 
@@ -71,36 +52,18 @@ impl OverviewSample {
     /// Reads the counters.
     pub fn of(parts: &OverviewSources) -> Self {
         let node = &parts.node;
-        let now = node.clock.now();
-        let calls = node.calls.meter();
-        let over = calls.over();
+        let counters = FigureCounters::of(parts);
+        let now = counters.at;
         let webhooks = node.webhooks.stats();
-        let ledger = node.ledger.stats();
         let (requests, failed_requests) = requests(parts);
         let sealed = QueueState::ALL
             .iter()
             .position(|state| *state == QueueState::Sealed);
         Self {
             at: now,
-            calls: calls.active().iter().map(|(_, count)| count).sum(),
-            over: over.iter().map(|(.., count)| count).sum(),
-            talked: over
-                .iter()
-                .filter(|(status, reason, _)| {
-                    *status != CallStatus::Failed && *reason != HangupReason::Abandoned
-                })
-                .map(|(.., count)| count)
-                .sum(),
-            acknowledged: acknowledged(parts),
-            delivered: webhooks.succeeded,
+            counters,
             own_faults: webhooks.own_faults,
-            due_ms: webhooks
-                .due_since
-                .map_or(0, |since| now.since(since).max(0)),
             sealed: sealed.map_or(0, |state| webhooks.queues[state]),
-            batches: ledger.commit.count(),
-            items: ledger.items.sum,
-            committed: ledger.commit,
             requests,
             failed_requests,
             differences: node.ledger.differences(),
@@ -112,14 +75,6 @@ impl OverviewSample {
             actors: actors(),
         }
     }
-}
-
-fn acknowledged(parts: &OverviewSources) -> Distribution {
-    let all = parts.node.bridges.acknowledgements().into_iter();
-    all.filter(|(kind, _)| kind.starts_with(ABOUT_CALLS) && *kind != TURN)
-        .map(|(_, times)| times)
-        .reduce(|one, other| one.plus(&other))
-        .unwrap_or_else(Distribution::of_answers)
 }
 
 fn requests(parts: &OverviewSources) -> (u64, u64) {
@@ -166,22 +121,15 @@ pub mod tests {
     //! A sample for tests.
 
     use super::*;
+    use crate::overview::counters::tests::counters;
 
     /// A sample at `ms`, with nothing counted.
     pub fn sample(ms: i64) -> OverviewSample {
         OverviewSample {
             at: Millis::from_i64(1_800_000_000_000 + ms),
-            calls: 0,
-            over: 0,
-            talked: 0,
-            acknowledged: Distribution::of_answers(),
-            delivered: 0,
+            counters: counters(ms),
             own_faults: 0,
-            due_ms: 0,
             sealed: 0,
-            batches: 0,
-            items: 0,
-            committed: Distribution::of_answers(),
             requests: 0,
             failed_requests: 0,
             differences: 0,

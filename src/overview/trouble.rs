@@ -1,6 +1,8 @@
 //! Checks that depend on others: readiness, the store and the disk. They run while the overview is watched, each
 //! with a timeout. A check that times out keeps its last result.
 
+mod changes;
+mod money;
 mod webhooks;
 
 use std::{
@@ -17,17 +19,24 @@ use dikala_actors::webhooks::HANGS_AFTER;
 use dikala_entities::{Millis, TenantId, WebhookId, snoozed_problem, tenant};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
+use self::money::ShortTenants;
+pub use self::{
+    changes::{ChangeKind, RecentChange},
+    money::{RefusedTenant, ShortTenant},
+};
 use super::OverviewSources;
-use crate::{operations::problems, operator::health};
+use crate::operator::health;
 
 /// Timeout of the store.
 const STORE_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum number of webhooks that are listed per kind.
 pub const NAMED_MAX: usize = 20;
 /// Interval of the checks that read more.
-const SELDOM: Duration = Duration::from_secs(5);
+const SELDOM: Duration = Duration::from_secs(10);
 /// Refused requests per minute that count as flooding.
 const FLOOD: u32 = 30;
+/// Maximum number of snoozed problems that are read.
+const SNOOZED_MAX: u64 = 1_000;
 /// Maximum number of cached tenant names.
 const NAMES_MAX: usize = 1_000;
 
@@ -51,7 +60,7 @@ pub enum WebhookTrouble {
     Paused,
 }
 
-/// What waits for a webhook.
+/// The deliveries that wait for a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhookBacklog {
     /// Due deliveries.
@@ -86,6 +95,9 @@ pub struct CheckResults {
     /// Tenants that exceed their rate limit, with their refused requests per minute.
     pub flooding: Vec<(TenantId, u32)>,
     pub room: Option<DiskSpace>,
+    pub refused: Vec<RefusedTenant>,
+    pub short: Vec<ShortTenant>,
+    pub changes: Vec<RecentChange>,
     pub names: BTreeMap<TenantId, String>,
     pub snoozed: Vec<snoozed_problem::Model>,
 }
@@ -97,6 +109,7 @@ pub struct ExternalChecks {
     asking: AtomicBool,
     /// The last run of the checks that read more.
     seldom: Mutex<Option<Instant>>,
+    short: ShortTenants,
 }
 
 impl ExternalChecks {
@@ -141,7 +154,13 @@ impl ExternalChecks {
             // Readiness reports an unavailable database.
             return;
         }
-        if self.is_time_for_more() {
+        let is_time = self.is_time_for_more();
+        let shown = self.shown_webhooks();
+        let is_new = |id: &WebhookId| !self.lock().backlogs.contains_key(id);
+        if is_time || shown.iter().any(is_new) {
+            in_time(self.ask_backlogs(parts, shown, now)).await;
+        }
+        if is_time {
             in_time(self.ask_more(parts, now)).await;
         }
         let unnamed = self.unnamed();
@@ -154,7 +173,7 @@ impl ExternalChecks {
 
     async fn ask_webhooks(&self, parts: &OverviewSources, now: Millis) -> Result<(), DbErr> {
         let (webhooks, more) = webhooks::troubled(parts, now).await?;
-        let snoozed = problems::snoozed(&parts.node.store, now).await?;
+        let snoozed = snoozed(parts, now).await?;
         let mut known = self.lock();
         known.webhooks = webhooks;
         known.more_webhooks = more;
@@ -165,7 +184,7 @@ impl ExternalChecks {
     /// Reads anew which problems are snoozed.
     pub async fn ask_snoozed(&self, parts: &OverviewSources) {
         let now = parts.node.clock.now();
-        if let Some(snoozed) = in_time(problems::snoozed(&parts.node.store, now)).await {
+        if let Some(snoozed) = in_time(snoozed(parts, now)).await {
             self.lock().snoozed = snoozed;
         }
     }
@@ -180,16 +199,32 @@ impl ExternalChecks {
         is_time
     }
 
-    /// The checks that read more.
-    async fn ask_more(&self, parts: &OverviewSources, now: Millis) -> Result<(), DbErr> {
-        let shown: BTreeSet<WebhookId> = {
-            let known = self.lock();
-            let troubled = known.webhooks.iter().map(|of| of.webhook);
-            let hanging = known.hanging.iter().map(|of| of.webhook);
-            troubled.chain(hanging).collect()
-        };
+    fn shown_webhooks(&self) -> BTreeSet<WebhookId> {
+        let known = self.lock();
+        let troubled = known.webhooks.iter().map(|of| of.webhook);
+        let hanging = known.hanging.iter().map(|of| of.webhook);
+        troubled.chain(hanging).collect()
+    }
+
+    async fn ask_backlogs(
+        &self,
+        parts: &OverviewSources,
+        shown: BTreeSet<WebhookId>,
+        now: Millis,
+    ) -> Result<(), DbErr> {
         let backlogs = webhooks::backlogs(parts, shown, now).await?;
         self.lock().backlogs = backlogs;
+        Ok(())
+    }
+
+    /// The checks that read more.
+    async fn ask_more(&self, parts: &OverviewSources, now: Millis) -> Result<(), DbErr> {
+        let refused = money::refused(parts, now).await?;
+        self.lock().refused = refused;
+        let short = self.short.next(parts, now).await?;
+        self.lock().short = short;
+        let changes = changes::changes(parts, now).await?;
+        self.lock().changes = changes;
         Ok(())
     }
 
@@ -202,9 +237,12 @@ impl ExternalChecks {
         let webhooks = known.webhooks.iter().map(|webhook| webhook.tenant);
         let hanging = known.hanging.iter().map(|hanging| hanging.tenant);
         let flooding = known.flooding.iter().map(|(tenant, _)| *tenant);
+        let refused = known.refused.iter().map(|of| of.tenant);
+        let short = known.short.iter().map(|of| of.tenant);
         let all = webhooks.chain(hanging).chain(flooding);
+        let all = all.chain(refused).chain(short);
         all.filter(|tenant| !known.names.contains_key(tenant))
-            .take(NAMED_MAX * 4)
+            .take(NAMED_MAX * 6)
             .collect()
     }
 
@@ -224,6 +262,18 @@ impl Drop for CheckGuard<'_> {
 /// The result of a read of the store; `None` after an error or the timeout.
 async fn in_time<T>(reading: impl Future<Output = Result<T, DbErr>>) -> Option<T> {
     tokio::time::timeout(STORE_WITHIN, reading).await.ok()?.ok()
+}
+
+/// The problems that are snoozed.
+async fn snoozed(
+    parts: &OverviewSources,
+    now: Millis,
+) -> Result<Vec<snoozed_problem::Model>, DbErr> {
+    snoozed_problem::Entity::find()
+        .filter(snoozed_problem::Column::EndsAt.gt(now))
+        .limit(SNOOZED_MAX)
+        .all(parts.node.store.api_reader())
+        .await
 }
 
 async fn names(

@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn every_message_is_asked_for() {
         let quoted = quoted_in_sources();
-        // The console composes the ids of these messages.
-        let composed = [WORD, FIGURE, UNIT, PROBLEM];
+        // The console composes the ids of these messages, or the overview names them.
+        let composed = [WORD, FIGURE, PROBLEM, AMOUNT];
         let unused: Vec<String> = messages(Lang::En)
             .into_keys()
             .filter(|id| !composed.iter().any(|begin| id.starts_with(begin)))
@@ -269,8 +269,8 @@ mod tests {
 
     const WORD: &str = "console-word-";
     const FIGURE: &str = "console-figure-";
-    const UNIT: &str = "console-unit-";
     const PROBLEM: &str = "console-problem-";
+    const AMOUNT: &str = "console-amount-";
 
     /// All messages whose id begins so, without that beginning, with their English texts.
     fn beginning(begin: &str) -> BTreeMap<String, String> {
@@ -300,15 +300,14 @@ mod tests {
     fn figures_of_the_overview_have_the_labels_of_the_api() {
         let table = include_str!("../overview/figures.rs").lines();
         let kinds = table.filter_map(|line| line.trim().strip_prefix("kind(\""));
-        let (mut labels, mut units) = (BTreeMap::new(), BTreeMap::new());
+        let mut labels = BTreeMap::new();
         for kind in kinds {
-            let [name, _, label, _, unit] = kind.split('"').collect::<Vec<_>>()[..5] else {
+            let [name, _, label, ..] = kind.split('"').collect::<Vec<_>>()[..] else {
                 panic!("{kind}");
             };
             labels.insert(name.to_owned(), label.to_owned());
-            units.insert(unit.replace(' ', "-"), unit.to_owned());
         }
-        assert_eq!((beginning(FIGURE), beginning(UNIT)), (labels, units));
+        assert_eq!(beginning(FIGURE), labels);
     }
 
     /// Codes of problems are the string literals with an underscore.

@@ -10,8 +10,8 @@ const HEIGHT: i64 = 40;
 const EDGE: i64 = 2;
 
 /// A line through the figures, oldest first, with gaps for missing ones. `limit` is drawn if it is close to the
-/// figures.
-pub fn line(figures: &[Option<i64>], limit: Option<i64>) -> Markup {
+/// figures, and a vertical line at each place of `marks`.
+pub fn line(figures: &[Option<i64>], limit: Option<i64>, marks: &[usize]) -> Markup {
     let highest = figures.iter().flatten().copied().max().unwrap_or(0).max(1);
     // A distant limit would flatten the line.
     let limit = limit.filter(|limit| *limit > 0 && *limit <= highest.saturating_mul(2));
@@ -21,6 +21,9 @@ pub fn line(figures: &[Option<i64>], limit: Option<i64>) -> Markup {
             path.ground d={ "M0 " (HEIGHT - EDGE) "H" (WIDTH) } {}
             @if let Some(limit) = limit {
                 path.guide d={ "M0 " (height(limit, top)) "H" (WIDTH) } {}
+            }
+            @for mark in marks {
+                path.mark d={ "M" (place(*mark, figures.len())) " 0V" (HEIGHT) } {}
             }
             path.figure d=(path(figures, top)) {}
         }
@@ -79,11 +82,17 @@ mod tests {
     #[test]
     fn a_limit_is_drawn_where_it_is_near() {
         let drawn = |figure, limit| {
-            let svg = line(&[Some(figure)], limit).into_string();
+            let svg = line(&[Some(figure)], limit, &[]).into_string();
             svg.contains("guide")
         };
         assert!(drawn(80, Some(100)) && drawn(200, Some(100)));
         assert!(!drawn(1, Some(100)) && !drawn(80, None));
+    }
+
+    #[test]
+    fn a_mark_stands_at_its_place() {
+        let svg = line(&[Some(1), Some(1), Some(1)], None, &[1]).into_string();
+        assert!(svg.contains("class=\"mark\" d=\"M150 0V40\""), "{svg}");
     }
 
     proptest! {
@@ -92,7 +101,7 @@ mod tests {
             figures in prop::collection::vec(prop::option::of(any::<i64>()), 0..70),
             limit in prop::option::of(any::<i64>()),
         ) {
-            let svg = line(&figures, limit).into_string();
+            let svg = line(&figures, limit, &[]).into_string();
             prop_assert!(svg.ends_with("</svg>"));
             let top = figures.iter().flatten().copied().max().unwrap_or(0).max(1);
             for (n, figure) in figures.iter().enumerate() {

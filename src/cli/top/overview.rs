@@ -27,6 +27,9 @@ pub struct TopProblem {
     pub tenant_id: Option<String>,
     /// An id, or the name of an actor or thread.
     pub target: Option<String>,
+    /// Missing in answers of older releases.
+    #[serde(default)]
+    pub snoozed_until: Option<Millis>,
 }
 
 /// A figure with its history.
@@ -42,10 +45,10 @@ pub struct TopFigure {
 
 impl TopProblem {
     pub fn is_critical(&self) -> bool {
-        self.severity == "critical"
+        self.severity == "critical" && self.snoozed_until.is_none()
     }
 
-    /// The problem, its target and tenant unless the summary names them, and the action.
+    /// The problem, its target and tenant unless the summary names them, the action, and until when it is snoozed.
     pub fn sentence(&self) -> String {
         let concerned = [self.target.as_deref(), self.tenant_id.as_deref()];
         let concerned = concerned.into_iter().flatten();
@@ -54,7 +57,9 @@ impl TopProblem {
             [] => String::new(),
             named => format!(" ({})", named.join(", ")),
         };
-        format!("{}{concerned} {}", self.summary, self.action)
+        let snoozed = self.snoozed_until;
+        let snoozed = snoozed.map_or_else(String::new, |until| format!(" Snoozed until {until}."));
+        format!("{}{concerned} {}{snoozed}", self.summary, self.action)
     }
 }
 
@@ -174,6 +179,16 @@ mod tests {
             sentence("wh_1 of ten_1 fails."),
             "wh_1 of ten_1 fails. Look at it."
         );
+        let snoozed = json!({
+            "severity": "critical", "code": "x", "summary": "It fails.", "action": "Look.", "tenantId": null, "target": null,
+            "snoozedUntil": "2026-01-15T03:30:00.000Z"
+        });
+        let snoozed: TopProblem = from_value(snoozed).expect("a problem");
+        assert_eq!(
+            snoozed.sentence(),
+            "It fails. Look. Snoozed until 2026-01-15T03:30:00.000Z."
+        );
+        assert!(!snoozed.is_critical());
     }
 
     #[test]

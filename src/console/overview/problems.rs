@@ -133,6 +133,10 @@ fn target_page(code: &str) -> Option<&'static str> {
 
 /// The page that shows more about a problem without a linked object, and its name.
 fn page_of(problem: &Problem) -> Option<(String, &'static str)> {
+    if problem.code.starts_with("credit_") {
+        let tenant = problem.tenant_id?;
+        return Some((format!("/tenants/{tenant}/credits"), "console-credit"));
+    }
     let (path, name) = match problem.code {
         "not_ready" | "commits_slow" | "disk_low" => ("/database", "console-database"),
         "ledger_differences" => ("/ledger", "console-ledger"),

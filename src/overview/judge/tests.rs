@@ -5,9 +5,13 @@ use rstest::rstest;
 
 use super::*;
 use crate::overview::{
+    counters::{FigureCounters, tests::counters},
     ring::SampleRing,
     sample::{ActorSample, tests::sample},
-    trouble::{DiskSpace, HangingWebhook, TroubledWebhook, WebhookBacklog, WebhookTrouble},
+    trouble::{
+        DiskSpace, HangingWebhook, RefusedTenant, ShortTenant, TroubledWebhook, WebhookBacklog,
+        WebhookTrouble,
+    },
 };
 
 fn tenant() -> TenantId {
@@ -38,6 +42,7 @@ fn judged(sample: OverviewSample, troubles: CheckResults) -> Vec<Problem> {
         ..sample
     };
     let problems = judge(&JudgeInput {
+        slow_since: SlowSince::default(),
         window: ring.window(&sample),
         sample: &sample,
         troubles,
@@ -129,7 +134,10 @@ fn summary(problem: &Problem) -> String {
 #[test]
 fn nothing_is_said_where_all_is_well() {
     let well = OverviewSample {
-        calls: 1_000,
+        counters: FigureCounters {
+            calls: 1_000,
+            ..counters(0)
+        },
         sockets: 2,
         bridge_seen_ms: Some(0),
         loops: vec![("core-0".to_owned(), 3)],
@@ -174,12 +182,12 @@ fn slow(us: u64) -> dikala_actors::runtime::histogram::Distribution {
 #[case::clock_ahead(OverviewSample { clock_off_ms: 1_800_000, ..sample(0) }, Severity::Warning, "clock_off", "", "This machine's clock is 30 min ahead of the service's clock.")]
 #[case::clock_behind(OverviewSample { clock_off_ms: -7_000, ..sample(0) }, Severity::Warning, "clock_off", "", "This machine's clock is 7 s behind the service's clock.")]
 #[case::database_ahead(OverviewSample { database_off_ms: 300_000, ..sample(0) }, Severity::Warning, "database_clock_off", "", "The database's clock is 5 min ahead of the service's clock.")]
-#[case::acknowledgements(OverviewSample { acknowledged: slow(2_000_000), ..sample(0) },
+#[case::acknowledgements(OverviewSample { counters: FigureCounters { acknowledged: slow(2_000_000), ..counters(0) }, ..sample(0) },
     Severity::Critical, "acknowledgements_slow", "", "Bridges wait 2 s for replies about calls.")]
-#[case::commits(OverviewSample { committed: slow(900_000), ..sample(0) }, Severity::Warning, "commits_slow", "", "Commits of the ledger take 1 s.")]
+#[case::commits(OverviewSample { counters: FigureCounters { committed: slow(900_000), ..counters(0) }, ..sample(0) }, Severity::Warning, "commits_slow", "", "Commits of the ledger take 1 s.")]
 #[case::requests(OverviewSample { requests: 100, failed_requests: 30, ..sample(0) }, Severity::Critical, "requests_fail", "", "30 % of all requests fail.")]
 #[case::bridges(OverviewSample { bridge_seen_ms: Some(180_000), ..sample(0) }, Severity::Critical, "bridges_gone", "", "No bridge is connected; the last sign of life was 3 min ago.")]
-#[case::late(OverviewSample { due_ms: 130_000, ..sample(0) }, Severity::Warning, "deliveries_late", "", "A delivery has been due for 2 min although its endpoint is not failing.")]
+#[case::late(OverviewSample { counters: FigureCounters { due_ms: 130_000, ..counters(0) }, ..sample(0) }, Severity::Warning, "deliveries_late", "", "A delivery has been due for 2 min although its endpoint is not failing.")]
 #[case::own_faults(OverviewSample { own_faults: 3, ..sample(0) }, Severity::Warning, "deliveries_not_made", "", "3 attempts of deliveries could not be made by this service.")]
 #[case::sealed(OverviewSample { sealed: 1, ..sample(0) }, Severity::Warning, "secrets_sealed", "", "The secret of 1 webhook does not open with secrets.key.")]
 fn what_is_counted(
@@ -214,6 +222,10 @@ fn what_is_counted(
     "webhook_disabled",
     "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja was disabled because it kept failing."
 )]
+#[case::refused(CheckResults { refused: vec![RefusedTenant { tenant: tenant(), refused: 7, first: sample(0).at, last: sample(4_000).at }],
+        ..CheckResults::default() }, "credit_refused", "Kopi Senja has no minutes: 7 calls were refused within an hour.")]
+#[case::short(CheckResults { short: vec![ShortTenant { tenant: tenant(), minutes: 40, hours: 9 }], ..CheckResults::default() },
+    "credit_short", "The minutes of Kopi Senja are used up in about 9 h.")]
 #[case::hanging(CheckResults { hanging: vec![HangingWebhook { webhook: webhook(), tenant: tenant() }], ..CheckResults::default() },
     "endpoint_hangs", "An endpoint of Kopi Senja does not answer: webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6.")]
 #[case::flood(CheckResults { flooding: vec![(tenant(), 312)], ..CheckResults::default() },
@@ -271,7 +283,10 @@ fn the_worst_comes_first_and_says_what_readiness_says() {
         ..CheckResults::default()
     };
     let late = OverviewSample {
-        due_ms: 130_000,
+        counters: FigureCounters {
+            due_ms: 130_000,
+            ..counters(0)
+        },
         ..sample(0)
     };
     let problems = judged(late, troubles);

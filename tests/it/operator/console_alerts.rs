@@ -14,7 +14,7 @@ pub async fn alert(api: &Rest, code: &str) -> Value {
     .await
 }
 
-/// What a browser sends if this button of the alerts' form is pressed.
+/// The form that a browser sends if this button of the alerts' form is pressed.
 #[track_caller]
 fn button(page: &VisitedPage, action: &str, name: &str) -> HtmlForm {
     let mut buttons = page.html.split("<button").skip(1);
@@ -84,7 +84,7 @@ async fn an_alert_leads_to_its_webhook_and_its_button_helps() {
     let seen = sees(&reader, "last answer 500").await;
     assert!(!seen.html.contains("form=\"act\""), "{}", seen.html);
 
-    // What fails for good can be sent again, from the time at which it began.
+    // Failed deliveries can be sent again, from the time at which it began.
     let recover = format!("/webhooks/{webhook}/recover");
     let form = button(&page, &recover, "since");
     assert_eq!(form.value("since"), told["since"].as_str());
@@ -106,11 +106,13 @@ async fn an_alert_leads_to_its_webhook_and_its_button_helps() {
     store.execute(&long_ago).await;
     let page = sees(&browser, "is still paused. for 61 min").await;
     let resume = format!("/webhooks/{webhook}/resume");
-    world
-        .receiver
-        .answer("/broken", [ServerAnswer::Status(200)]);
-    browser.submit(&button(&page, &resume, "")).await;
-    sees(&browser, "Nothing. Calls, minutes and webhooks flow.").await;
+    let page = browser.submit(&button(&page, &resume, "")).await;
+    page.assert_shows("Resumed. Deliveries continue in their order.");
+    eventually("no paused webhook", async || {
+        let page = browser.open("/").await.text();
+        (!page.contains("is still paused")).then_some(())
+    })
+    .await;
 }
 
 #[actix_web::test]
@@ -177,4 +179,85 @@ async fn a_snoozed_alert_is_folded_until_its_time_is_over() {
         .submit(&other)
         .await
         .assert_shows("That problem is over.");
+}
+
+#[actix_web::test]
+async fn a_tenant_without_minutes_whose_calls_are_refused_is_told() {
+    for kind in [StoreKind::Sqlite, StoreKind::Postgres] {
+        let world = world!(kind, guarded());
+        let api = with(&world.server, READ);
+        let poor = world.another_tenant(0).await;
+        let bridge = poor.bridge(Socket).await;
+        for _ in 0..3 {
+            let refused = bridge.incoming(&poor.did, None).await;
+            assert_eq!(refused["reason"], "insufficient_credits", "{refused}");
+        }
+        let told = eventually("three refused calls", async || {
+            let told = alert(&api, "credit_refused").await;
+            told["summary"]
+                .as_str()
+                .unwrap()
+                .contains("3 calls")
+                .then_some(told)
+        })
+        .await;
+        assert_eq!(told["tenantId"], json!(poor.id));
+        assert!(
+            told["amount"]
+                .as_str()
+                .unwrap()
+                .starts_with("the last one "),
+            "{told}"
+        );
+        let browser = signed_in(&world.server, FULL).await;
+        let page = sees(&browser, "3 calls were refused within an hour.").await;
+        let credits = format!("/tenants/{}/credits", poor.id);
+        assert!(page.links().contains(&credits), "{:?}", page.links());
+        // With minutes it is over.
+        let booking = json!({"minutes": 500, "type": "purchase", "reference": "x"});
+        let full = with(&world.server, FULL);
+        let path = format!("/tenants/{}/credits/transactions", poor.id);
+        full.post(&path, booking).await.expect(201);
+        sees(&browser, "Nothing. Calls, minutes and webhooks flow.").await;
+    }
+}
+
+#[actix_web::test]
+async fn minutes_that_are_over_in_two_days_are_told() {
+    for kind in [StoreKind::Sqlite, StoreKind::Postgres] {
+        let world = world!(kind, guarded());
+        let (api, store) = (with(&world.server, READ), &world.server.installation.store);
+        let tenant = &world.tenant.id;
+        // Of all its minutes the tenant used 7 parts of 8 in the last week: the rest lasts for a day.
+        let minutes = store
+            .rows::<1>(&format!(
+                "SELECT CAST(available AS TEXT) FROM credit_accounts WHERE tenant_id = '{tenant}'"
+            ))
+            .await;
+        let minutes: i64 = minutes[0][0].parse().unwrap();
+        let (used, left) = (minutes / 8 * 7, minutes - minutes / 8 * 7);
+        let now = std::time::SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap()
+            .as_millis();
+        let began = now - 7 * 86_400_000 + 60_000;
+        store
+            .execute(&format!("UPDATE credit_accounts SET available = {left}, used = {used} WHERE tenant_id = '{tenant}'"))
+            .await;
+        store
+            .execute(&format!(
+                "INSERT INTO call_stats (tenant_id, subject, slot, calls, answered, ended, dropped, failed, minutes, talk_seconds, \
+                 duration_seconds) VALUES ('{tenant}', '', {began}, 9, 9, 9, 0, 0, {used}, 9, 9)"
+            ))
+            .await;
+        let told = alert(&api, "credit_short").await;
+        assert_eq!(told["tenantId"], json!(tenant));
+        let amount = format!("{left} min left, at the pace of the last week");
+        assert_eq!(told["amount"], json!(amount));
+        let summary = told["summary"].as_str().unwrap();
+        assert!(
+            ["23 h.", "24 h."].iter().any(|end| summary.ends_with(end)),
+            "{summary}"
+        );
+    }
 }

@@ -121,7 +121,7 @@ async fn figures_agree_with_what_happened() {
 
     // The page shows the same.
     let browser = signed_in(&world.server, READ).await;
-    browser.open("/").await.assert_shows("Calls now 1 calls");
+    browser.open("/").await.assert_shows("Calls now 1");
     eventually("nothing wrong", async || {
         let page = browser.open("/").await.text();
         page.contains("Nothing. Calls, minutes and webhooks flow.")
@@ -373,4 +373,51 @@ async fn a_stream_tells_what_changes_until_somebody_signs_out() {
     for nothing in ["/live?of=nothing", "/live?of=call&id=x", &nobodys] {
         assert_eq!(other.fetch(nothing).await.status, 404, "{nothing}");
     }
+}
+
+#[actix_web::test]
+async fn the_first_look_shows_what_happened_before() {
+    let world = world!(Sqlite, guarded());
+    let bridge = world.tenant.bridge(Socket).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    // Nobody looks while the call lasts, for as long as a sample takes.
+    let began = std::time::Instant::now();
+    eventually("two seconds", async || {
+        (began.elapsed().as_secs() >= 2).then_some(())
+    })
+    .await;
+    bridge.hang_up(&call).await;
+    let api = with(&world.server, READ);
+    let first = api.get("/overview").await.expect(200);
+    let now = figure(&first, "calls_now");
+    assert_eq!(now["max"], 1, "{now}");
+    let history = now["history"].as_array().unwrap();
+    assert!(history.contains(&json!(1)), "{now}");
+    let day = api.get("/overview?period=24h").await.expect(200);
+    assert_eq!(day["historyStepSeconds"], 60);
+    assert_eq!(
+        figure(&day, "calls_now")["history"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1_440
+    );
+    api.get("/overview?period=1h").await.expect(422);
+
+    let browser = signed_in(&world.server, READ).await;
+    let page = browser.open("/").await;
+    page.assert_shows("min 0, max 1");
+    page.assert_shows("10 min ago now");
+    page.assert_shows("Node main started with version");
+    page.assert_bound("/assets/");
+    assert!(page.links().contains(&"/?period=24h".to_owned()));
+    let page = browser.open("/?period=24h").await;
+    page.assert_shows("The last 24 hours");
+    page.assert_shows("24 h ago now");
+    page.assert_bound("/assets/");
+    assert!(
+        page.html.contains("of=overview&amp;period=24h"),
+        "{}",
+        page.html
+    );
 }

@@ -181,20 +181,22 @@ console-critical = { $count ->
    *[other] { $count } critical problems
 }
 console-lasts = for { $time }
-console-backlog = { $count ->
+console-amount-backlog = { $count ->
     [one] 1 delivery waits
    *[other] { $count }{ $more ->
         [yes] {" or more"}
        *[no] {""}
     } deliveries wait
 }, last answer { $answer }
-console-backlog-unanswered = { $count ->
+console-amount-backlog-unanswered = { $count ->
     [one] 1 delivery waits
    *[other] { $count }{ $more ->
         [yes] {" or more"}
        *[no] {""}
     } deliveries wait
 }
+console-amount-refused = the last one { $time } ago
+console-amount-minutes = { $count } min left, at the pace of the last week
 console-snooze = Snooze 1 h
 console-snoozed = { $count ->
     [one] 1 snoozed problem
@@ -203,9 +205,17 @@ console-snoozed = { $count ->
 console-snoozed-until = snoozed until { $time }
 console-show-again = Show again
 console-ten-minutes = The last ten minutes
+console-ten-minutes-ago = 10 min ago
+console-day = The last 24 hours
+console-day-ago = 24 h ago
 console-as-table = As a table
-console-limit = limit { $limit } { $unit }
-console-no-limit = no limit
+console-limit = limit { $limit }
+console-min-max = min { $min }, max { $max }
+console-a-minute = a minute
+console-now = now
+console-ago = { $time } ago
+console-changes = What changed lately
+console-change-started = Node { $node } started with version { $version }
 console-until-when = Until
 console-figure-calls_now = Calls now
 console-figure-calls_per_second = Calls that ended
@@ -217,12 +227,6 @@ console-figure-oldest_due = Oldest delivery due, open circuits left out
 console-figure-batch_items = Ledger batch
 console-figure-commit_p50 = Ledger commits, p50
 console-figure-commit_p99 = Ledger commits, p99
-console-unit-calls = calls
-console-unit-items = items
-console-unit-per-second = per second
-console-unit-percent = percent
-console-unit-ms = ms
-console-unit-s = s
 
 # Problems and their advice, also in the answers of the operators' API. A node that is not ready shows the words of its readiness check.
 console-problem-not_ready = { $target ->
@@ -288,6 +292,13 @@ console-problem-webhook_paused = The webhook { $target } of { $tenant } is still
 console-problem-webhook_paused-action = Its deliveries wait until you resume it.
 console-problem-more_webhooks = More webhooks than those listed fail, were disabled or are paused.
 console-problem-more_webhooks-action = Check this machine's network (DNS, firewall, certificates). Webhooks lists all of them.
+console-problem-credit_refused = { $tenant } has no minutes: { $count ->
+    [one] 1 call was
+   *[other] { $count } calls were
+} refused within an hour.
+console-problem-credit_refused-action = Its callers are turned away. Tell the tenant, or add minutes.
+console-problem-credit_short = The minutes of { $tenant } are used up in about { $time }.
+console-problem-credit_short-action = Tell the tenant, or add minutes. Without minutes calls are refused.
 console-problem-tenant_floods = { $tenant } exceeds its rate limit: { $count } requests were refused within a minute.
 console-problem-tenant_floods-action = The limit works and others are served. Tell the tenant, or raise its rateLimit.
 

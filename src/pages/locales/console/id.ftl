@@ -178,22 +178,32 @@ console-no-problem = Tidak ada.
 console-no-problem-words = Panggilan, menit, dan webhook berjalan.
 console-critical = { $count } masalah kritis
 console-lasts = sudah { $time }
-console-backlog = { $count }{ $more ->
+console-amount-backlog = { $count }{ $more ->
     [yes] {" atau lebih"}
    *[no] {""}
 } pengiriman menunggu, jawaban terakhir { $answer }
-console-backlog-unanswered = { $count }{ $more ->
+console-amount-backlog-unanswered = { $count }{ $more ->
     [yes] {" atau lebih"}
    *[no] {""}
 } pengiriman menunggu
+console-amount-refused = yang terakhir { $time } lalu
+console-amount-minutes = sisa { $count } mnt, menurut pemakaian seminggu terakhir
 console-snooze = Tunda 1 jam
 console-snoozed = { $count } masalah ditunda
 console-snoozed-until = ditunda sampai { $time }
 console-show-again = Tampilkan lagi
 console-ten-minutes = Sepuluh menit terakhir
+console-ten-minutes-ago = 10 mnt lalu
+console-day = 24 jam terakhir
+console-day-ago = 24 jam lalu
 console-as-table = Sebagai tabel
-console-limit = batas { $limit } { $unit }
-console-no-limit = tanpa batas
+console-limit = batas { $limit }
+console-min-max = min { $min }, maks { $max }
+console-a-minute = per menit
+console-now = sekarang
+console-ago = { $time } lalu
+console-changes = Perubahan terbaru
+console-change-started = Node { $node } mulai dengan versi { $version }
 console-until-when = Sampai
 console-figure-calls_now = Panggilan sekarang
 console-figure-calls_per_second = Panggilan yang selesai
@@ -205,12 +215,6 @@ console-figure-oldest_due = Pengiriman tertunda terlama, tanpa sirkuit terbuka
 console-figure-batch_items = Batch buku besar
 console-figure-commit_p50 = Commit buku besar, p50
 console-figure-commit_p99 = Commit buku besar, p99
-console-unit-calls = panggilan
-console-unit-items = butir
-console-unit-per-second = per detik
-console-unit-percent = persen
-console-unit-ms = ms
-console-unit-s = dtk
 
 # Masalah dan sarannya. Node yang tidak siap punya satu teks untuk setiap pemeriksaan kesiapan.
 console-problem-not_ready = { $target ->
@@ -283,6 +287,10 @@ console-problem-webhook_paused = Webhook { $target } milik { $tenant } masih dij
 console-problem-webhook_paused-action = Pengirimannya menunggu sampai webhook dilanjutkan.
 console-problem-more_webhooks = Masih ada webhook lain yang gagal, dinonaktifkan, atau dijeda selain yang tercantum.
 console-problem-more_webhooks-action = Periksa jaringan mesin ini (DNS, firewall, sertifikat). Halaman Webhook mencantumkan semuanya.
+console-problem-credit_refused = { $tenant } tidak punya menit: { $count } panggilan ditolak dalam satu jam.
+console-problem-credit_refused-action = Penelepon ke tenant ini ditolak. Beri tahu tenant, atau tambahkan menit.
+console-problem-credit_short = Menit { $tenant } habis dalam sekitar { $time }.
+console-problem-credit_short-action = Beri tahu tenant, atau tambahkan menit. Tanpa menit, panggilan ditolak.
 console-problem-tenant_floods = { $tenant } melampaui batas lajunya: { $count } permintaan ditolak dalam semenit.
 console-problem-tenant_floods-action = Batas itu bekerja, dan yang lain tetap dilayani. Beri tahu tenant, atau naikkan rateLimit-nya.
 
