@@ -17,7 +17,7 @@ pub(crate) const SNOOZES: Script = Script {
 
 /// The index by which calls that were refused for lack of minutes are found. Other calls are not in it.
 pub(crate) const REFUSED: Indexes = Indexes {
-    name: "m20261129_000007_refused",
+    name: "m20261129_000008_refused",
     indexes: &[ConcurrentIndex {
         name: "calls_refused",
         on: "{ended_calls} (started_at DESC, tenant_id) WHERE outcome = 'failed' AND hangup_reason = 'insufficient_credits'",
