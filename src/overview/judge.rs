@@ -1,5 +1,7 @@
 //! Derives the list of problems from a sample, worst first. Pure.
 
+mod amount;
+
 use std::collections::BTreeMap;
 
 use dikala_entities::{Millis, TenantId};
@@ -7,16 +9,14 @@ use fluent_bundle::FluentValue;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use self::amount::amount_of;
 use super::{
     figures::{ACK_MS_MAX, COMMIT_MS_MAX, DUE_MS_MAX, Thousandths},
     ring::SampleWindow,
     sample::OverviewSample,
-    trouble::{CheckResults, HangingWebhook, TroubledWebhook, WebhookBacklog, WebhookTrouble},
+    trouble::{CheckResults, HangingWebhook, TroubledWebhook, WebhookTrouble},
 };
-use crate::{
-    operations::webhooks::backlog::DUE_MAX,
-    pages::{i18n::ungrouped, lang::Lang},
-};
+use crate::pages::{i18n::ungrouped, lang::Lang};
 
 /// Time for which a panic is shown, in milliseconds.
 const PANIC_TOLD_MS: i64 = 10 * 60 * 1_000;
@@ -478,28 +478,6 @@ fn troubled(of: &TroubledWebhook, names: &BTreeMap<TenantId, String>) -> Problem
         .about(of.webhook)
         .of(of.tenant, names)
         .since(of.since)
-}
-
-/// How many deliveries wait, and what the endpoint answered last.
-fn amount_of(
-    backlog: Option<&WebhookBacklog>,
-) -> Option<(&'static str, Vec<(&'static str, ProblemValue)>)> {
-    let backlog = backlog?;
-    let count = ("count", ProblemValue::Count(backlog.due));
-    let more = ProblemValue::Text(if backlog.due >= DUE_MAX { "yes" } else { "no" }.to_owned());
-    Some(match &backlog.last_answer {
-        Some(answer) => {
-            let answer = ("answer", ProblemValue::Text(answer.clone()));
-            (
-                "console-amount-backlog",
-                vec![count, ("more", more), answer],
-            )
-        }
-        None => (
-            "console-amount-backlog-unanswered",
-            vec![count, ("more", more)],
-        ),
-    })
 }
 
 #[cfg(test)]

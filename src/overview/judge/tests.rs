@@ -4,6 +4,7 @@ use dikala_entities::{Millis, TenantId, WebhookId};
 use rstest::rstest;
 
 use super::*;
+use crate::operations::webhooks::backlog::DUE_MAX;
 use crate::overview::{
     counters::{FigureCounters, tests::counters},
     ring::SampleRing,
