@@ -44,6 +44,7 @@ const WORDS: [(&str, &str); TEXTS.len()] = [
     ("texts.lost", "widgets-text-lost"),
     ("texts.refused", "widgets-text-refused"),
     ("texts.missing", "widgets-text-missing"),
+    ("texts.press", "widgets-text-press"),
     ("texts.limit", "widgets-text-limit"),
     ("texts.unavailable", "widgets-text-unavailable"),
     ("texts.caller", "widgets-text-caller"),

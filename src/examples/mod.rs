@@ -20,7 +20,7 @@ use crate::{
     http::{
         body::RawBody,
         error::{ApiError, Missing},
-        middleware::receive,
+        middleware::{count_visit, receive},
     },
     pages::lang::Lang,
 };
@@ -39,7 +39,9 @@ struct ExampleQuery {
 
 /// Mounts the endpoints.
 pub fn configure(cfg: &mut ServiceConfig) {
-    let resource = web::resource(format!("{PATH}/{{name}}")).wrap(from_fn(receive_request));
+    let resource = web::resource(format!("{PATH}/{{name}}"))
+        .wrap(from_fn(receive_request))
+        .wrap(from_fn(count_visit));
     cfg.service(resource.route(web::post().to(answer)));
 }
 

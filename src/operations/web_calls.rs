@@ -207,3 +207,9 @@ pub async fn take(
     txn.commit().await?;
     Ok(taken)
 }
+
+/// Removes a used token whose call was refused, so that it does not count for its visitor.
+pub async fn forget(store: &Store, hash: &CredentialHash) -> Result<(), DbErr> {
+    let token = web_call::Entity::delete_by_id(hash.clone());
+    token.exec(store.writer()).await.map(drop)
+}

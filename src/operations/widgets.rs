@@ -45,7 +45,7 @@ const CALLS_DEFAULT: i64 = 5;
 /// Characters of a text.
 pub const TEXT_CHARS_MAX: usize = 200;
 /// The texts of a widget that can be replaced.
-pub const TEXTS: [&str; 14] = [
+pub const TEXTS: [&str; 15] = [
     "start",
     "notice",
     "connecting",
@@ -55,6 +55,7 @@ pub const TEXTS: [&str; 14] = [
     "lost",
     "refused",
     "missing",
+    "press",
     "limit",
     "unavailable",
     "caller",
@@ -152,7 +153,11 @@ fn origin(value: &Value) -> ParseResult<String> {
         && url.fragment().is_none()
         && url.username().is_empty()
         && url.password().is_none();
-    let is_host = url.host_str().is_some_and(|host| !host.contains('*'));
+    // The origin stands in a header of the frame.
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:[]".contains(letter);
+    let is_host = url
+        .host_str()
+        .is_some_and(|host| host.chars().all(is_plain));
     if !is_bare || !is_host {
         let predicate =
             "must be scheme, name and port alone, such as https://shop.example.com: no path, no *";
@@ -387,6 +392,7 @@ mod tests {
     #[case::query("https://shop.example.com?a", Err("no path"))]
     #[case::user("https://a@shop.example.com", Err("no path"))]
     #[case::any("https://*.example.com", Err("no path"))]
+    #[case::more_policy("https://a.example;sandbox", Err("no path"))]
     #[case::injected("https://shop.example.com; script-src *", Err("must be"))]
     #[case::two("https://a.example https://b.example", Err("must be"))]
     #[case::name("shop.example.com", Err("must be an address"))]

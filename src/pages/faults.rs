@@ -13,7 +13,7 @@ use crate::http::{
 const PHONE_FIELDS: [&str; 4] = ["escalationNumber", "to", "callerNumber", "did"];
 
 /// Objects whose fields have inputs of their own.
-const OBJECTS: [&str; 1] = ["conversation"];
+const OBJECTS: [&str; 2] = ["conversation", "texts"];
 
 /// The input that a field's path belongs to: `parameters` for `parameters.required[1]`, but `conversation.fillers` for itself.
 pub fn input_of(field: &str) -> &str {

@@ -104,8 +104,13 @@ async fn call(
     actix_web::rt::spawn(async move {
         // Without a bridge the leg is dropped, which ends the call.
         let _ = bridge.send(opened).await;
-        call.run().await;
+        let is_refused = call.run().await;
         drop(place);
+        if is_refused
+            && let Err(error) = web_calls::forget(&context.runtime.store, &used.hash).await
+        {
+            tracing::warn!(%error, "the token of a refused call could not be removed; it counts for its visitor");
+        }
     });
     Ok(response)
 }

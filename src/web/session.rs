@@ -104,9 +104,10 @@ impl BrowserCall {
         (call, leg, notes)
     }
 
-    /// Carries the call until either side ends it.
-    pub(super) async fn run(mut self) {
+    /// Carries the call until either side ends it. Returns true if the service refused it.
+    pub(super) async fn run(mut self) -> bool {
         let end = self.carry().await;
+        let is_refused = matches!(end, SocketEnd::CallOver) && !self.is_answered;
         let told = match end {
             SocketEnd::CallOver => None,
             SocketEnd::Left => Some(LegEvent::HungUp),
@@ -132,6 +133,7 @@ impl BrowserCall {
         };
         let description = Some(words.to_owned());
         self.outgoing.close(CloseReason { code, description }).await;
+        is_refused
     }
 
     /// Waits for the end of the call, which says why.

@@ -26,10 +26,9 @@ use crate::{
     http::{
         context::HttpContext,
         denied::HttpRefusal,
-        error::ApiError,
         extract::{BlankRule, RequestBody, text},
-        gate::{UnknownClient, address_of},
-        middleware::{only_reads, receive_body},
+        gate::address_of,
+        middleware::{count_visit, only_reads, receive_body},
     },
     operations::{
         OperationResources,
@@ -58,6 +57,8 @@ const PARAMETER_CHARS_MAX: usize = 300;
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+/// The luminance on which white text, and the dark text of `widget.css`, have the same contrast.
+const EQUAL_CONTRAST: f64 = 0.194;
 /// Seconds after which a busy widget may have a place.
 const BUSY_RETRY_SECONDS: i64 = 30;
 /// Seconds after which a widget whose agent takes no calls may take one.
@@ -93,19 +94,12 @@ async fn script(request: HttpRequest) -> HttpResponse {
     }
 }
 
-/// Counts a request of its network address.
-fn count(request: &HttpRequest, http: &HttpContext) -> Result<(), ApiError> {
-    let client = UnknownClient::of(request, &http.settings, http.clock.now());
-    http.gate.strangers.visit(&client)
-}
-
 /// `GET /web/v1/widget`: the frame.
 async fn frame(
     request: HttpRequest,
     place: Option<web::Query<WidgetPlace>>,
     http: Data<HttpContext>,
 ) -> Result<HttpResponse, Error> {
-    count(&request, &http)?;
     let place = place.ok_or_else(|| refused(VisitorRefusal::Unknown))?;
     let dest = header(request.headers(), &SEC_FETCH_DEST);
     if dest.is_some_and(|dest| dest != "iframe") {
@@ -176,6 +170,7 @@ fn builtin(name: &str) -> &'static str {
         "lost" => "widget-lost",
         "refused" => "widget-refused",
         "missing" => "talk-missing",
+        "press" => "widget-press",
         "limit" => "widget-limit",
         "caller" => "widget-caller",
         "agent" => "widget-agent",
@@ -184,13 +179,21 @@ fn builtin(name: &str) -> &'static str {
     }
 }
 
-/// Black text on a light colour, white on a dark one: the sum is a thousand times the relative brightness of sRGB (ITU-R BT.709).
+/// True if dark text on this colour has more contrast than white text (WCAG 2.2, relative luminance and contrast ratio).
+#[expect(
+    clippy::float_arithmetic,
+    reason = "the formula of luminance has a power of 2.4"
+)]
 fn is_light(color: &str) -> bool {
     let part = |at: usize| {
         let digits = color.get(at..at + 2).unwrap_or_default();
-        i64::from(u8::from_str_radix(digits, 16).unwrap_or(0))
+        let part = f64::from(u8::from_str_radix(digits, 16).unwrap_or(0)) / 255.0;
+        match part <= 0.04045 {
+            true => part / 12.92,
+            false => ((part + 0.055) / 1.055).powf(2.4),
+        }
     };
-    213 * part(1) + 715 * part(3) + 72 * part(5) > 140_000
+    0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5) > EQUAL_CONTRAST
 }
 
 /// `POST /web/v1/widget/calls`: the token of a call.
@@ -200,7 +203,6 @@ async fn call(
     http: Data<HttpContext>,
     resources: Data<OperationResources>,
 ) -> Result<HttpResponse, Error> {
-    count(&request, &http)?;
     let headers = request.headers();
     let sent = OriginHeaders {
         origin: header(headers, &ORIGIN),
@@ -272,10 +274,15 @@ pub(super) fn configure(cfg: &mut web::ServiceConfig) {
             .wrap(from_fn(only_reads))
             .to(script),
     )
-    .service(web::resource(FRAME).route(web::get().to(frame)))
+    .service(
+        web::resource(FRAME)
+            .wrap(from_fn(count_visit))
+            .route(web::get().to(frame)),
+    )
     .service(
         web::resource(CALLS)
             .wrap(from_fn(receive_body))
+            .wrap(from_fn(count_visit))
             .route(web::post().to(call)),
     );
 }
@@ -286,7 +293,9 @@ mod tests {
 
     #[test]
     fn text_on_a_button_can_be_read() {
-        for light in ["#ffffff", "#ffd400", "#a7f3d0"] {
+        for light in [
+            "#ffffff", "#ffd400", "#a7f3d0", "#8b8b8b", "#ff0000", "#3b9b6d",
+        ] {
             assert!(is_light(light), "{light}");
         }
         for dark in ["#000000", "#0f766e", "#b3261e", "#1d4ed8", ""] {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 const ADDRESSES_MAX: usize = 50_000;
-/// Requests of one network address for widgets within a minute. Many visitors may share one.
+/// Requests of one network address for widgets and examples within a minute. Many visitors may share one.
 const VISITS_MAX: u32 = 600;
 /// Recently valid credentials that are remembered. They are looked up regardless of failures at their address.
 const PROVEN_MAX: u64 = 100_000;
@@ -87,7 +87,7 @@ pub struct UnknownClients {
     refused: Limiter<IpAddr>,
     /// Unknown credentials by address.
     guessed: Limiter<IpAddr>,
-    /// Requests for widgets by address.
+    /// Requests for widgets and examples by address.
     visits: Limiter<IpAddr>,
     proven: Cache<CredentialHash, ()>,
     /// Look-ups under way of credentials that never were valid. One request looks up; the others wait for its result.

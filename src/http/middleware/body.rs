@@ -18,6 +18,7 @@ use crate::http::{
     body::{BODY_BYTES_MAX, RawBody},
     context::HttpContext,
     error::ApiError,
+    gate::UnknownClient,
 };
 
 /// Receives the bodies of POST and PATCH; bodies of other methods are ignored.
@@ -33,6 +34,24 @@ pub async fn receive_body(
             req.extensions_mut().insert(RawBody(bytes));
             Ok(next.call(req).await?.map_into_boxed_body())
         }
+        Err(error) => Ok(req.error_response(error)),
+    }
+}
+
+/// Counts a request to an address that is open to everybody, before its body is read.
+pub async fn count_visit(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let counted = match req.app_data::<web::Data<HttpContext>>() {
+        Some(http) => {
+            let visitor = UnknownClient::of(req.request(), &http.settings, http.clock.now());
+            http.gate.strangers.visit(&visitor)
+        }
+        None => Err(ApiError::Internal),
+    };
+    match counted {
+        Ok(()) => Ok(next.call(req).await?.map_into_boxed_body()),
         Err(error) => Ok(req.error_response(error)),
     }
 }

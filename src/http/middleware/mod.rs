@@ -8,6 +8,6 @@ mod panics;
 mod request;
 
 pub use admit::{StreamKey, admit, admit_operator};
-pub use body::{receive, receive_body};
+pub use body::{count_visit, receive, receive_body};
 pub use panics::catch_panic;
 pub use request::{only_reads, request_scope, while_connected};

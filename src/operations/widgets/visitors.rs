@@ -1,7 +1,8 @@
 //! The visitors of websites: who may see a widget, and the tokens of their calls.
 //!
-//! A call counts for its visitor for an hour after it began. A token that is not used yet counts until it is too old. So a visitor
-//! cannot have more calls than allowed by asking for many tokens at once, and loses nothing by a call that never began.
+//! A call counts for its visitor for an hour after it began. A token that is not used yet counts until it is too old, and one whose
+//! call the service refused is forgotten. So a visitor cannot have more calls than allowed by asking for many tokens at once, and
+//! loses nothing by a call that never began.
 
 use std::net::IpAddr;
 
@@ -25,11 +26,12 @@ const OPENING_MS: i64 = 5_000;
 const IS_READY: &str = "SELECT 1 AS one FROM agents a JOIN tenants t ON t.id = a.tenant_id \
     JOIN credit_accounts c ON c.tenant_id = t.id \
     WHERE a.id = $1 AND a.is_active AND t.suspended_at IS NULL AND c.available > 0";
-const OF_VISITOR: &str = "SELECT COUNT(*) AS calls, MIN(COALESCE(used_at, $4)) AS first FROM web_calls \
+const OF_VISITOR: &str = "SELECT COUNT(*) AS calls, MIN(COALESCE(used_at + 3600000, expires_at)) AS next_at FROM web_calls \
     WHERE widget_id = $1 AND visitor = $2 AND (used_at > $3 OR (used_at IS NULL AND expires_at > $4))";
+/// The unused tokens of one visitor hold one place: otherwise a single one could take all places without a call.
 const OF_WIDGET: &str = "SELECT \
     (SELECT COUNT(*) FROM web_calls WHERE widget_id = $1 AND used_at > $2) + \
-    (SELECT COUNT(*) FROM web_calls WHERE widget_id = $1 AND used_at IS NULL AND expires_at > $3) + \
+    (SELECT COUNT(DISTINCT visitor) FROM web_calls WHERE widget_id = $1 AND used_at IS NULL AND expires_at > $3) + \
     (SELECT COUNT(*) FROM calls c JOIN web_calls w ON w.hash = c.bridge_call_id \
      WHERE c.tenant_id = $4 AND c.outcome IS NULL AND w.widget_id = $1 AND w.used_at <= $2) AS calls";
 
@@ -71,7 +73,8 @@ pub async fn find(store: &Store, key: &str, origin: &str) -> Result<widget::Mode
 #[derive(Debug, FromQueryResult)]
 struct VisitorCalls {
     calls: i64,
-    first: Option<Millis>,
+    /// The time at which one of them counts no more.
+    next_at: Option<Millis>,
 }
 
 #[derive(Debug, FromQueryResult)]
@@ -156,7 +159,7 @@ async fn waits(
     let count = count.one(db).await?;
     let over = count.filter(|count| count.calls >= widget.calls_per_visitor);
     Ok(over.map(|count| {
-        let left = count.first.unwrap_or(now).plus_ms(HOUR_MS).since(now);
+        let left = count.next_at.unwrap_or(now).since(now);
         left.saturating_add(999).div_euclid(1_000).max(1)
     }))
 }

@@ -1,5 +1,7 @@
 // The button of a widget, in its frame on a website. Follows `voice.js` in one file.
 const widgetFrame = (place) => {
+  // Opened as a page of its own, it belongs to no website.
+  if (parent === window) return;
   const { key, origin, script, words, calls } = place.dataset;
   const says = textsOf(words);
   const [start, panel, state, level, log, end] =
@@ -21,7 +23,8 @@ const widgetFrame = (place) => {
     end.hidden = level.hidden = !is;
     panel.hidden = false;
     fits();
-    (is ? end : start).focus();
+    // A visitor who types on the website stays there.
+    if (document.hasFocus()) (is ? end : start).focus();
   };
 
   const received = (message) => {
@@ -43,8 +46,8 @@ const widgetFrame = (place) => {
   };
 
   // The microphone first: a refused one must not cost the visitor a call.
-  const token = async (microphone) => {
-    await microphone;
+  const token = async (ready) => {
+    await ready;
     const body = JSON.stringify({ key, origin });
     const answer = await fetch(calls, { method: "POST", headers: { "content-type": "application/json" }, body });
     const made = await answer.json();
@@ -55,7 +58,6 @@ const widgetFrame = (place) => {
   const begin = () => {
     if (call) return;
     log.replaceChildren();
-    show(says.connecting);
     let isTold = false;
     let isReady = false;
     const mine = new VoiceCall(script, {
@@ -65,19 +67,21 @@ const widgetFrame = (place) => {
         received(message);
       },
       level: (peak) => { level.value = peak; },
-      over: (name) => {
+      over: (end) => {
         call = null;
         // The service may refuse a call that has a token, for example if all lines are busy.
-        const text = says[name] ?? (isReady ? says.ended : says.unavailable);
-        show(text);
+        const isRefused = end === "lost" && !isReady;
+        const name = end in says && !isRefused ? end : isReady ? "ended" : "unavailable";
         opened(false);
+        show(says[name]);
         if (isTold) return;
         if (name === "ended") tell({ type: "ended", reason: "normal" });
-        else tell({ type: "error", code: name, message: text });
+        else tell({ type: "error", code: name, message: says[name] });
       },
     });
     call = mine;
     opened(true);
+    show(says.connecting);
     mine.begin(token);
   };
 

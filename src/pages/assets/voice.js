@@ -116,22 +116,33 @@ class VoiceCall {
     this.isOver = false;
   }
 
-  // `token` resolves to the token of the call; it gets the promise of the microphone.
+  // `token` resolves to the token of the call. It gets a promise that resolves once the microphone is there and sound can be heard.
   async begin(token) {
     try {
       if (!isSecureContext || !navigator.mediaDevices) throw new CallFault("insecure");
       // The context begins within the click, and everything else at once.
       this.audio = new AudioContext({ latencyHint: "interactive" });
       this.microphone = microphone();
+      const granted = this.microphone.then((stream) => {
+        if (this.isOver) throw new CallFault("ended");
+        return stream;
+      });
       const [stream, secret] = await Promise.all([
         this.microphone,
-        token(this.microphone),
+        token(granted.then(() => this.sounding())),
         this.audio.audioWorklet.addModule(this.script),
       ]);
       if (!this.isOver) this.connect(stream, secret);
     } catch (error) {
       this.over(error instanceof CallFault ? error.message : "unavailable");
     }
+  }
+
+  // A page that was not pressed may be silent: a call would then be heard by nobody.
+  async sounding() {
+    if (this.audio.state === "running") return;
+    await Promise.race([this.audio.resume(), new Promise((resolve) => setTimeout(resolve, 1000))]);
+    if (this.audio.state !== "running") throw new CallFault("press");
   }
 
   connect(stream, secret) {
