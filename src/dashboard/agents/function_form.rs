@@ -143,6 +143,9 @@ impl FunctionForm {
                 let json = text(JSON_FIELD);
                 match rows::of_schema(&json) {
                     Some(own) => Self::with_rows(values, &own),
+                    None if json.trim().is_empty() => {
+                        Self::with_rows(values, &[ParameterRow::blank()])
+                    }
                     None => Self::with_json(values, json),
                 }
             }
