@@ -72,6 +72,7 @@ fn steps() -> Vec<Step> {
         Step::Additive(Box::new(widgets::STEP)),
         Step::Additive(Box::new(overview::SNOOZES)),
         Step::Additive(Box::new(overview::REFUSED)),
+        Step::Additive(Box::new(overview::TROUBLES)),
     ];
     #[cfg(feature = "fail-points")]
     fail_points::change(&mut steps);

@@ -93,7 +93,12 @@ pub async fn show(
     let path = format!("{PATH}/{}", id.0);
     let list = List::new(&path, &[], &typed).of(STEPS);
     let more = format!("&id={}{}", id.0, list.query());
-    let content = visit.followed("call", &more, &part(&visit, &shown, &list).await);
+    // Of a call that is over only deliveries change.
+    let of = match shown.found.call.status.is_final() {
+        true => "call-over",
+        false => "call",
+    };
+    let content = visit.followed(of, &more, &part(&visit, &shown, &list).await);
     let title = shown.heading(&visit);
     Ok(layout::with_heading(
         &visit,

@@ -61,8 +61,18 @@ fn fields(visit: &ConsoleView) -> [Field; 7] {
 pub async fn list(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let list = List::new(PATH, FILTERS, &typed);
     let fields = fields(&visit);
+    // Such a search reads up to 100,000 calls, so it is not repeated each second.
+    let is_search = list.text("tenantId").is_empty() && !list.text("callerNumber").is_empty();
     let content = part(&visit, &typed).await.map(|rows| {
-        html! { (list.filter(&visit, &fields)) (visit.followed("calls", &list.query(), &rows)) }
+        html! {
+            (list.filter(&visit, &fields))
+            @if is_search {
+                p.hint { (visit.t("console-calls-reach")) }
+                (rows)
+            } @else {
+                (visit.followed("calls", &list.query(), &rows))
+            }
+        }
     });
     list.page(&visit, TITLE, &fields, content)
 }

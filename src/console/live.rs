@@ -49,6 +49,9 @@ const PARTS: &[(&str, Duration, Make)] = &[
     ("call", EVERY, |visit, asked| {
         one(call::part_of_one(visit, asked))
     }),
+    ("call-over", SELDOM, |visit, asked| {
+        one(call::part_of_one(visit, asked))
+    }),
     ("webhooks", EVERY, |visit, asked| {
         one(webhooks::part(visit, asked))
     }),

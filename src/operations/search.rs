@@ -1,4 +1,4 @@
-//! Finds what an operator looks for: by an id, by a number, or by a tenant's name. Every search is answered from indexes.
+//! Finds what an operator looks for by an id, a number or a part of a tenant's name. Indexes answer all but the names of tenants.
 
 use dikala_entities::{
     AgentId, ApiKeyId, BridgeId, CallId, CallerNumber, DeliveryId, EventId, Millis, PhoneNumber,

@@ -425,13 +425,18 @@ fn money(state: &JudgeInput<'_>) -> Vec<Problem> {
     } = &state.troubles;
     let refused = refused.iter().map(|of| {
         let problem = Problem::warning("credit_refused").about(of.tenant);
-        let problem = problem.of(of.tenant, names).since(of.first);
+        let problem = problem.of(of.tenant, names);
         let ago = ProblemValue::Duration(state.sample.at.since(of.last).max(0));
         let amount = ("console-amount-refused", vec![("time", ago)]);
         problem.count("count", of.refused).amounting(Some(amount))
     });
     let short = short.iter().map(|of| {
-        let problem = Problem::warning("credit_short").about(of.tenant);
+        let code = if of.hours == 0 {
+            "credit_ends"
+        } else {
+            "credit_short"
+        };
+        let problem = Problem::warning(code).about(of.tenant);
         let minutes = ("count", ProblemValue::Count(of.minutes));
         let amount = ("console-amount-minutes", vec![minutes]);
         let problem = problem.of(of.tenant, names).amounting(Some(amount));

@@ -207,6 +207,7 @@ impl OverviewSampler {
             self.sample();
         }
         lock(&self.0.ring).clear();
+        self.0.troubles.forget();
         self.0.last.send_replace(None);
     }
 

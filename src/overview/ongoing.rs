@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dikala_entities::{Millis, snoozed_problem};
 
 use super::judge::{Problem, Severity};
+use crate::operations::problems::SNOOZED_MS;
 
 /// Time after which a problem that was not seen any more is forgotten, in milliseconds. A problem that comes and goes
 /// more often is one.
@@ -49,9 +50,10 @@ impl ProblemHistory {
         let each = problems.into_iter().map(|problem| {
             let key = key(&problem, node);
             let noticed = self.noticed(&key, now);
+            let since = problem.since.unwrap_or(noticed).min(now);
             OngoingProblem {
-                since: problem.since.unwrap_or(noticed).min(now),
-                snoozed_until: snoozed_until(&problem, &key, snoozes, now),
+                since,
+                snoozed_until: snoozed_until(&problem, &key, since, snoozes, now),
                 key,
                 problem,
             }
@@ -83,15 +85,20 @@ fn key(problem: &Problem, node: &str) -> String {
     parts.join(" ")
 }
 
+/// The end of a problem's snooze. It hides neither a worse problem, nor a critical one that began again after it was snoozed.
 fn snoozed_until(
     problem: &Problem,
     key: &str,
+    since: Millis,
     snoozes: &[snoozed_problem::Model],
     now: Millis,
 ) -> Option<Millis> {
     let snooze = snoozes.iter().find(|snooze| snooze.problem == key)?;
-    let is_worse = problem.severity == Severity::Critical && !snooze.is_critical;
-    (snooze.ends_at > now && !is_worse).then_some(snooze.ends_at)
+    let is_critical = problem.severity == Severity::Critical;
+    let is_worse = is_critical && !snooze.is_critical;
+    let is_again =
+        is_critical && problem.since.is_some() && since > snooze.ends_at.plus_ms(-SNOOZED_MS);
+    (snooze.ends_at > now && !is_worse && !is_again).then_some(snooze.ends_at)
 }
 
 #[cfg(test)]
@@ -161,6 +168,19 @@ mod tests {
                 told, expected,
                 "{severity:?} {was_critical} {node} {ends_at}"
             );
+        }
+    }
+
+    #[test]
+    fn a_snooze_does_not_hide_what_happened_after_it() {
+        let snoozed_at = at(0);
+        let ends_at = snoozed_at.plus_ms(SNOOZED_MS);
+        for (since, expected) in [(at(-1), Some(ends_at)), (at(1), None)] {
+            let mut again = disk(Severity::Critical);
+            again.since = Some(since);
+            let mut history = ProblemHistory::default();
+            let listed = history.ongoing(vec![again], &[snooze(true, ends_at)], "main", at(10));
+            assert_eq!(listed[0].snoozed_until, expected);
         }
     }
 

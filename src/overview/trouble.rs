@@ -161,7 +161,7 @@ impl ExternalChecks {
             in_time(self.ask_backlogs(parts, shown, now)).await;
         }
         if is_time {
-            in_time(self.ask_more(parts, now)).await;
+            self.ask_more(parts, now).await;
         }
         let unnamed = self.unnamed();
         if !unnamed.is_empty()
@@ -217,15 +217,24 @@ impl ExternalChecks {
         Ok(())
     }
 
-    /// The checks that read more.
-    async fn ask_more(&self, parts: &OverviewSources, now: Millis) -> Result<(), DbErr> {
-        let refused = money::refused(parts, now).await?;
-        self.lock().refused = refused;
-        let short = self.short.next(parts, now).await?;
-        self.lock().short = short;
-        let changes = changes::changes(parts, now).await?;
-        self.lock().changes = changes;
-        Ok(())
+    /// The checks that read more. Each has its own time, so that a slow one stops no other.
+    async fn ask_more(&self, parts: &OverviewSources, now: Millis) {
+        if let Some(refused) = in_time(money::refused(parts, now)).await {
+            self.lock().refused = refused;
+        }
+        match in_time(self.short.next(parts, now)).await {
+            Some(short) => self.lock().short = short,
+            None => self.short.ask_fewer(),
+        }
+        if let Some(changes) = in_time(changes::changes(parts, now)).await {
+            self.lock().changes = changes;
+        }
+    }
+
+    /// Forgets the tenants whose minutes are over soon: nobody watches, so they may have got minutes.
+    pub fn forget(&self) {
+        self.short.forget();
+        self.lock().short.clear();
     }
 
     /// Tenants to be shown whose names are not cached.

@@ -34,7 +34,7 @@ pub fn cockpit(visit: &ConsoleView, tenant: &TenantView, of: &TenantActivity) ->
             }
             div {
                 dt { (visit.t("console-minutes-left")) }
-                dd { a href=(path_of(tenant.id, "/credits")) { (visit.number(tenant.balance_minutes)) } span.more { (lasts(visit, tenant, of.lasts)) } }
+                dd { a href=(path_of(tenant.id, "/credits")) { (visit.number(tenant.balance_minutes)) } span.more { (lasts(visit, of)) } }
             }
         }
         (troubles(visit, tenant, of))
@@ -47,11 +47,11 @@ fn percent(of: DayCounts) -> String {
         .map_or_else(|| "–".to_owned(), |share| format!("{share}%"))
 }
 
-fn lasts(visit: &ConsoleView, tenant: &TenantView, forecast: MinutesForecast) -> String {
-    if tenant.balance_minutes <= 0 {
+fn lasts(visit: &ConsoleView, of: &TenantActivity) -> String {
+    if of.available < 1 {
         return visit.t("console-calls-are-refused");
     }
-    match forecast {
+    match of.lasts {
         MinutesForecast::Unused => visit.t("console-minutes-unused"),
         MinutesForecast::TooEarly => visit.t("console-minutes-too-early"),
         MinutesForecast::Days(0) => visit.t("console-minutes-last-hours"),
@@ -65,7 +65,7 @@ fn lasts(visit: &ConsoleView, tenant: &TenantView, forecast: MinutesForecast) ->
 /// Troubles that need an act, each with a link. Empty without one.
 fn troubles(visit: &ConsoleView, tenant: &TenantView, of: &TenantActivity) -> Markup {
     html! {
-        @if tenant.balance_minutes <= 0 {
+        @if of.available < 1 {
             (notice(Tone::Bad, html! { p { (visit.t("console-no-minutes-left")) " " a href=(path_of(tenant.id, "/credits")) { (visit.t("console-add-minutes")) } } }))
         }
         @for webhook in &of.webhooks {

@@ -76,6 +76,8 @@ pub enum MinutesForecast {
 pub struct TenantActivity {
     /// Running calls.
     pub running: i64,
+    /// Minutes for new calls: without those that running calls hold.
+    pub available: i64,
     /// Of the day in UTC.
     pub today: DayCounts,
     /// The seven days before today together.
@@ -104,6 +106,7 @@ pub async fn activity(
         .as_ref()
         .map_or(0, |account| account.available + account.held);
     Ok(TenantActivity {
+        available: account.as_ref().map_or(0, |account| account.available),
         running: account.map_or(0, |account| account.open_holds),
         today: days.last().copied().unwrap_or_default(),
         week: days[..days.len().saturating_sub(1)]

@@ -223,10 +223,12 @@ fn what_is_counted(
     "webhook_disabled",
     "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja was disabled because it kept failing."
 )]
-#[case::refused(CheckResults { refused: vec![RefusedTenant { tenant: tenant(), refused: 7, first: sample(0).at, last: sample(4_000).at }],
+#[case::refused(CheckResults { refused: vec![RefusedTenant { tenant: tenant(), refused: 7, last: sample(4_000).at }],
         ..CheckResults::default() }, "credit_refused", "Kopi Senja has no minutes: 7 calls were refused within an hour.")]
 #[case::short(CheckResults { short: vec![ShortTenant { tenant: tenant(), minutes: 40, hours: 9 }], ..CheckResults::default() },
-    "credit_short", "The minutes of Kopi Senja are used up in about 9 h.")]
+    "credit_short", "The minutes of Kopi Senja are used up in about 9 h, at the pace of the last week.")]
+#[case::ends(CheckResults { short: vec![ShortTenant { tenant: tenant(), minutes: 1, hours: 0 }], ..CheckResults::default() },
+    "credit_ends", "The minutes of Kopi Senja are used up in less than an hour, at the pace of the last week.")]
 #[case::hanging(CheckResults { hanging: vec![HangingWebhook { webhook: webhook(), tenant: tenant() }], ..CheckResults::default() },
     "endpoint_hangs", "An endpoint of Kopi Senja does not answer: webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6.")]
 #[case::flood(CheckResults { flooding: vec![(tenant(), 312)], ..CheckResults::default() },

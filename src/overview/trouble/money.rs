@@ -23,7 +23,7 @@ const PACE_MS_MIN: i64 = 3 * DAY_MS;
 const SHORT_HOURS: i64 = 48;
 /// Maximum number of refused calls that are counted.
 const REFUSED_MAX: i64 = 10_000;
-/// Tenants whose pace is computed at once.
+/// Tenants whose pace is computed at once, unless that took too long.
 const PAGE: usize = 200;
 /// Maximum number of remembered tenants.
 const SHORT_MAX: usize = 1_000;
@@ -34,7 +34,6 @@ pub struct RefusedTenant {
     pub tenant: TenantId,
     /// Calls of the last hour.
     pub refused: i64,
-    pub first: Millis,
     pub last: Millis,
 }
 
@@ -54,8 +53,8 @@ pub(super) async fn refused(
 ) -> Result<Vec<RefusedTenant>, DbErr> {
     // The condition of the index is in the text, so that both databases use it.
     let sql = format!(
-        "SELECT r.tenant_id AS tenant_id, r.refused AS refused, r.first_at AS first_at, r.last_at AS last_at FROM \
-         (SELECT tenant_id, COUNT(*) AS refused, MIN(started_at) AS first_at, MAX(started_at) AS last_at FROM \
+        "SELECT r.tenant_id AS tenant_id, r.refused AS refused, r.last_at AS last_at FROM \
+         (SELECT tenant_id, COUNT(*) AS refused, MAX(started_at) AS last_at FROM \
          (SELECT tenant_id, started_at FROM calls WHERE outcome = 'failed' AND hangup_reason = 'insufficient_credits' \
          AND started_at > $1 ORDER BY started_at DESC LIMIT {REFUSED_MAX}) AS newest GROUP BY tenant_id) AS r \
          JOIN credit_accounts a ON a.tenant_id = r.tenant_id WHERE a.available = 0 \
@@ -67,7 +66,6 @@ pub(super) async fn refused(
         Ok(RefusedTenant {
             tenant: row.try_get("", "tenant_id")?,
             refused: row.try_get("", "refused")?,
-            first: Millis::from_i64(row.try_get("", "first_at")?),
             last: Millis::from_i64(row.try_get("", "last_at")?),
         })
     };
@@ -93,11 +91,23 @@ async fn read<const N: usize>(
 #[derive(Debug, Default)]
 pub(super) struct ShortTenants(Mutex<ShortState>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ShortState {
     found: BTreeMap<String, ShortTenant>,
     /// The last tenant that was looked at.
     after: String,
+    /// Tenants that are looked at next.
+    page: usize,
+}
+
+impl Default for ShortState {
+    fn default() -> Self {
+        Self {
+            found: BTreeMap::new(),
+            after: String::new(),
+            page: PAGE,
+        }
+    }
 }
 
 impl ShortTenants {
@@ -107,7 +117,10 @@ impl ShortTenants {
         parts: &OverviewSources,
         now: Millis,
     ) -> Result<Vec<ShortTenant>, DbErr> {
-        let after = self.lock().after.clone();
+        let (after, page) = {
+            let state = self.lock();
+            (state.after.clone(), state.page)
+        };
         let stats =
             "FROM call_stats s WHERE s.tenant_id = a.tenant_id AND s.subject = '' AND s.slot >= $2";
         // Minutes that last for two days at the fastest believed pace are two thirds of all that were ever used.
@@ -115,14 +128,14 @@ impl ShortTenants {
             "SELECT a.tenant_id AS tenant_id, a.available + a.held AS minutes, \
              (SELECT CAST(COALESCE(SUM(s.minutes), 0) AS BIGINT) {stats}) AS used, (SELECT MIN(s.slot) {stats}) AS first_at \
              FROM credit_accounts a JOIN tenants t ON t.id = a.tenant_id WHERE a.tenant_id > $1 AND a.available > 0 \
-             AND a.available <= a.used * 2 / 3 AND t.suspended_at IS NULL ORDER BY a.tenant_id LIMIT {PAGE}"
+             AND a.available <= a.used * 2 / 3 AND t.suspended_at IS NULL ORDER BY a.tenant_id LIMIT {page}"
         );
         let begin = now.plus_ms(-PACE_MS);
         let values = [after.clone().into(), begin.as_i64().into()];
         let rows = read(parts, sql, values).await?;
         let mut found = BTreeMap::new();
         let mut last = None;
-        let is_end = rows.len() < PAGE;
+        let is_end = rows.len() < page;
         for row in rows {
             let tenant: TenantId = row.try_get("", "tenant_id")?;
             let (minutes, used): (i64, i64) =
@@ -143,6 +156,16 @@ impl ShortTenants {
         let end = last.filter(|_| !is_end);
         state.take_over(&after, end, found);
         Ok(state.shortest())
+    }
+
+    /// The last look took too long: the next one is at half as many.
+    pub(super) fn ask_fewer(&self) {
+        let mut state = self.lock();
+        state.page = (state.page / 2).max(1);
+    }
+
+    pub(super) fn forget(&self) {
+        *self.lock() = ShortState::default();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ShortState> {

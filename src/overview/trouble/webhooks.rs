@@ -31,17 +31,17 @@ pub(super) async fn troubled(
     let paused = of_state(WebhookState::Paused)
         .filter(webhook::Column::IsActive.eq(true))
         .filter(webhook::Column::PausedAt.lt(now.plus_ms(-PAUSED_KNOWN_MS)));
-    let mut found = Vec::new();
+    let (mut found, mut has_more) = (Vec::new(), false);
     for (trouble, rows) in [
-        (WebhookTrouble::Failing, failing),
         (WebhookTrouble::Disabled, disabled),
+        (WebhookTrouble::Failing, failing),
         (WebhookTrouble::Paused, paused),
     ] {
-        let rows = rows.all(db).await?.into_iter();
+        let rows = rows.all(db).await?;
+        has_more |= rows.len() > NAMED_MAX;
+        let rows = rows.into_iter().take(NAMED_MAX);
         found.extend(rows.map(|row| TroubledWebhook::of(&row, trouble)));
     }
-    let has_more = found.len() > NAMED_MAX;
-    found.truncate(NAMED_MAX);
     Ok((found, has_more))
 }
 

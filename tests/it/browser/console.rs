@@ -133,7 +133,7 @@ async fn figures_move_and_agree_with_everybody_else() {
     // Problems appear by themselves, too.
     world.receiver.answer(HOOK, [ServerAnswer::Status(500)]);
     bridge.ring(&world.tenant.did).await;
-    browser.see("has been failing since").await;
+    browser.see("keeps failing").await;
     assert_eq!(browser.run("return window.marked").await, json!(true));
     assert_eq!(browser.complaints().await, [""; 0]);
 }
@@ -160,7 +160,7 @@ async fn every_page_of_the_console_is_for_everybody() {
     }
     browser.look(1280, "light").await;
     sign_in(&browser, &world).await;
-    browser.see("has been failing since").await;
+    browser.see("keeps failing").await;
     let (mut seen, mut to_see) = (BTreeSet::new(), vec!["/".to_owned()]);
     while let Some(path) = to_see.pop() {
         if seen.len() >= PAGES_MAX || !seen.insert(path.clone()) {

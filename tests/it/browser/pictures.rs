@@ -188,7 +188,7 @@ async fn all_of_the_console(browser: &Browser, world: &TestWorld) -> Vec<(String
     // Wait until the line charts have enough samples.
     let minute = Moment::now().plus(45);
     minute.passed().await;
-    browser.see("has been failing since").await;
+    browser.see("keeps failing").await;
     let mut taken = vec![take(browser, "console-overview", (1100, 1000), "03:30:00").await];
     let base = &world.server.operator;
     browser.go(&format!("{base}/webhooks")).await;

@@ -252,11 +252,11 @@ async fn minutes_that_are_over_in_two_days_are_told() {
             .await;
         let told = alert(&api, "credit_short").await;
         assert_eq!(told["tenantId"], json!(tenant));
-        let amount = format!("{left} min left, at the pace of the last week");
+        let amount = format!("{left} min left");
         assert_eq!(told["amount"], json!(amount));
         let summary = told["summary"].as_str().unwrap();
         assert!(
-            ["23 h.", "24 h."].iter().any(|end| summary.ends_with(end)),
+            ["23 h,", "24 h,"].iter().any(|part| summary.contains(part)),
             "{summary}"
         );
     }

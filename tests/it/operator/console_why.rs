@@ -108,7 +108,7 @@ async fn a_failed_call_is_found_and_its_page_says_why_in_order(
         "Bridge call.answered, reply after",
         "Function find_order: ",
         "Bridge call.failed, reply after",
-        "Ledger 1 min booked, further grants: 0, balance ",
+        "Ledger 1 min booked, extended 0 times, balance ",
     ];
     let places: Vec<usize> = order.iter().map(|words| place(words)).collect();
     assert!(places.is_sorted(), "{places:?} {shown:#?}");

@@ -196,7 +196,7 @@ console-amount-backlog-unanswered = { $count ->
     } deliveries wait
 }
 console-amount-refused = the last one { $time } ago
-console-amount-minutes = { $count } min left, at the pace of the last week
+console-amount-minutes = { $count } min left
 console-snooze = Snooze 1 h
 console-snoozed = { $count ->
     [one] 1 snoozed problem
@@ -297,7 +297,9 @@ console-problem-credit_refused = { $tenant } has no minutes: { $count ->
    *[other] { $count } calls were
 } refused within an hour.
 console-problem-credit_refused-action = Its callers are turned away. Tell the tenant, or add minutes.
-console-problem-credit_short = The minutes of { $tenant } are used up in about { $time }.
+console-problem-credit_short = The minutes of { $tenant } are used up in about { $time }, at the pace of the last week.
+console-problem-credit_ends = The minutes of { $tenant } are used up in less than an hour, at the pace of the last week.
+console-problem-credit_ends-action = Tell the tenant, or add minutes. Without minutes calls are refused.
 console-problem-credit_short-action = Tell the tenant, or add minutes. Without minutes calls are refused.
 console-problem-tenant_floods = { $tenant } exceeds its rate limit: { $count } requests were refused within a minute.
 console-problem-tenant_floods-action = The limit works and others are served. Tell the tenant, or raise its rateLimit.
@@ -417,7 +419,7 @@ console-step-ended = Ended: { $why }
 console-step-asked-end = { $who } asked to end the call
 console-step-asked-transfer = { $who } asked to transfer the call to { $to }
 console-step-reserved = First minute reserved
-console-step-settled = { $minutes } min booked, further grants: { $grants }
+console-step-settled = { $minutes } min booked, extended { $grants } times
 console-step-balance = balance { $minutes } min
 console-step-function = { $name }: ok in { $ms } ms
 console-step-function-failed = { $name }: { $fault } in { $ms } ms
@@ -687,3 +689,4 @@ console-recover-hint = 2026-01-15T03:30:00Z, or 2026-01-15.
 console-recover-until-hint = Leave empty for now.
 console-recover-words = All deliveries that failed for good in that time are resent in the background, in their order.
 console-to-webhook = Back to the webhook
+console-calls-reach = Of all tenants only the newest 100,000 ended calls are searched. Give the tenant to find older ones.
