@@ -84,7 +84,7 @@ pub fn charts(
         .partition(|figure| LARGE.contains(&figure.name));
     html! {
         section aria-labelledby="figures" {
-            h2 #figures { (visit.t(shown.title)) }
+            h2 #figures { (visit.t("console-figures")) }
             p.way.periods {
                 (period(visit, shown, OverviewPeriod::TenMinutes, "/"))
                 (period(visit, shown, OverviewPeriod::Day, "/?period=24h"))

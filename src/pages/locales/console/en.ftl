@@ -204,6 +204,7 @@ console-snoozed = { $count ->
 }
 console-snoozed-until = snoozed until { $time }
 console-show-again = Show again
+console-figures = Figures
 console-ten-minutes = The last ten minutes
 console-ten-minutes-ago = 10 min ago
 console-day = The last 24 hours

@@ -192,6 +192,7 @@ console-snooze = Tunda 1 jam
 console-snoozed = { $count } masalah ditunda
 console-snoozed-until = ditunda sampai { $time }
 console-show-again = Tampilkan lagi
+console-figures = Angka
 console-ten-minutes = Sepuluh menit terakhir
 console-ten-minutes-ago = 10 mnt lalu
 console-day = 24 jam terakhir
