@@ -85,6 +85,22 @@ async fn a_visitor_of_a_website_talks_to_its_agent() {
     browser.run("Dikala.end()").await;
     heard("ended").await;
     assert_eq!(world.tenant.calls().await.len(), 2);
+    // The example that comes with the service.
+    let example = include_str!("../../../examples/widget.html");
+    let html = "text/html; charset=utf-8".to_owned();
+    let example = ServerAnswer::Full(200, "content-type", html, example.into());
+    world.receiver.answer("/example", [example]);
+    let asked = format!(
+        "{}?service={}&key={}",
+        website(&world, "/example"),
+        world.server.http,
+        text(&made, "key")
+    );
+    browser.go(&asked).await;
+    browser.press("Ask about an order").await;
+    browser.see("began.").await;
+    browser.run("Dikala.end()").await;
+    browser.see("The call is over: normal.").await;
     let complaints = browser.complaints().await;
     assert!(
         complaints.iter().all(|it| it.contains("favicon")),
