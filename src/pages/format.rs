@@ -283,6 +283,19 @@ pub fn rupiah(lang: Lang, value: i64) -> String {
     }
 }
 
+/// A share in whole percent. It shows 0 or 100 only if that is exact.
+pub fn share(part: i64, all: i64) -> Option<i64> {
+    if all <= 0 {
+        return None;
+    }
+    let percent = (part.saturating_mul(100) + all / 2) / all;
+    Some(match part {
+        0 => 0,
+        part if part == all => 100,
+        _ => percent.clamp(1, 99),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;

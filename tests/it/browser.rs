@@ -25,7 +25,7 @@ const PAGES_MAX: usize = 60;
 const ALIKE_MAX: usize = 2;
 
 /// A link that signs a person in.
-fn invited(world: &TestWorld, email: &str) -> String {
+pub(crate) fn invited(world: &TestWorld, email: &str) -> String {
     let made = world.server.cli(&[
         "user",
         "create",
@@ -42,7 +42,7 @@ fn invited(world: &TestWorld, email: &str) -> String {
 }
 
 /// Follows a sign-in link.
-async fn enter(browser: &Browser, link: &str, press: &str) {
+pub(crate) async fn enter(browser: &Browser, link: &str, press: &str) {
     browser.go(link).await;
     browser.press(press).await;
     eventually("being inside", async || {

@@ -20,7 +20,7 @@ use super::{
     agent_form::{self, FormChoices},
     assign_path, chat, find,
     functions::{self, FunctionRow},
-    path_of, talk, template_functions, templates,
+    path_of, talk, template_functions, templates, workbench,
 };
 use crate::{
     http::{
@@ -164,6 +164,7 @@ async fn content(
     let path = path_of(agent.id);
     let fields = fields(visit, filled, &names)?;
     Ok(html! {
+        (workbench::tabs(visit, agent.id))
         @if !agent.is_active {
             (notice(Tone::Warning, html! { p { (visit.t("agents-inactive-words")) } }))
         }
@@ -174,7 +175,7 @@ async fn content(
             div.bench {
                 (post_from(visit, Some(chat::FORM), &path, html! {
                     (components::fields(visit, filled, &fields))
-                    (submit(&visit.t("page-save")))
+                    (workbench::save(visit))
                 }))
                 div {
                     (talk::section(visit, agent.id))
@@ -185,7 +186,7 @@ async fn content(
             (members::who_may_change(visit).await?)
             (components::shown(visit, filled, &fields))
         }
-        p.way { a href={ (path) "/history" } { (visit.t("history-link")) } }
+        (workbench::figures(visit, agent.id).await?)
         (own_functions(visit, agent, &own, before))
         @if !answered.is_empty() {
             section aria-labelledby="numbers" {

@@ -16,6 +16,7 @@ mod parameter_rows;
 mod row_fields;
 mod template_functions;
 mod templates;
+mod workbench;
 
 use dikala_entities::{AgentId, PhoneNumberId, agent};
 

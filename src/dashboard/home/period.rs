@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::{
     super::{
         charts::{Bar, Chart, ChartSeries, Ink},
-        format,
+        format::{self, share},
         view::SignedIn,
     },
     counted::figures,
@@ -242,19 +242,6 @@ fn figure(name: &str, value: &str, more: &[String]) -> Markup {
             }
         }
     }
-}
-
-/// A share in whole percent. It shows 0 or 100 only if that is exact.
-fn share(part: i64, all: i64) -> Option<i64> {
-    if all <= 0 {
-        return None;
-    }
-    let percent = (part.saturating_mul(100) + all / 2) / all;
-    Some(match part {
-        0 => 0,
-        part if part == all => 100,
-        _ => percent.clamp(1, 99),
-    })
 }
 
 #[cfg(test)]

@@ -14,6 +14,9 @@ const talkPage = (place) => {
   addEventListener("beforeunload", (event) => {
     if (!isSent && filled() !== loaded) event.preventDefault();
   });
+  const unsaved = form.querySelector("[data-unsaved]");
+  const compare = () => { unsaved.hidden = filled() === loaded; };
+  for (const change of ["input", "change"]) form.addEventListener(change, compare);
   const prompt = form.elements.systemPrompt;
   const length = document.createElement("p");
   length.className = "hint";

@@ -220,6 +220,9 @@ agents-too-many-versions = This account's agents were changed too often within a
 agents-unreachable = No phone number uses this agent yet.
 agents-take-number = Answer { $number } with this agent
 agents-assign = Choose which agent answers which number
+agents-parts = Parts of this agent
+agents-history = History
+agents-unsaved = Not saved yet
 agents-numbers = Phone numbers
 agents-no-number = no number
 agents-and-more = and { $count } more
@@ -244,7 +247,6 @@ template-school = School
 template-property = Property
 
 history-title = History of { $name }
-history-link = History and earlier versions
 history-words = Every saved change makes a version. A call keeps the version that it began with.
 history-version = Version { $number }
 history-present = This is what callers meet now.

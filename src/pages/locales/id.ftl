@@ -218,6 +218,9 @@ agents-too-many-versions = Agen akun ini terlalu sering diubah dalam waktu singk
 agents-unreachable = Belum ada nomor telepon yang memakai agen ini.
 agents-take-number = Jawab { $number } dengan agen ini
 agents-assign = Pilih agen untuk setiap nomor
+agents-parts = Bagian dari agen ini
+agents-history = Riwayat
+agents-unsaved = Belum disimpan
 agents-numbers = Nomor telepon
 agents-no-number = belum ada nomor
 agents-and-more = dan { $count } lagi
@@ -242,7 +245,6 @@ template-school = Sekolah
 template-property = Properti
 
 history-title = Riwayat { $name }
-history-link = Riwayat dan versi sebelumnya
 history-words = Setiap perubahan yang disimpan menjadi satu versi. Panggilan memakai versi saat ia dimulai.
 history-version = Versi { $number }
 history-present = Inilah yang dihadapi penelepon sekarang.

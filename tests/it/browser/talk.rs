@@ -34,6 +34,7 @@ async fn an_owner_talks_to_an_agent_whose_settings_are_not_saved() {
     let page = format!("{}/dashboard/agents/{}", world.server.http, tenant.agent);
     browser.go(&page).await;
     browser.choose("Language", "English").await;
+    browser.see("Not saved yet").await;
     browser.press("Talk").await;
     browser.see("This is the test voice of Dikala").await;
     browser.see("The agent is on the line").await;

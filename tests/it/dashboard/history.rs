@@ -51,8 +51,15 @@ async fn an_earlier_version_is_shown_with_its_author_and_restored(
     let call = bridge.talk(&tenant.did).await;
     bridge.hang_up(&call).await;
     tenant.call_over(&call).await;
-    let form = owner.browser.open(&path).await.form(&path);
-    let form = form.set("systemPrompt", "Be kind.\nOpen 9 to 21.");
+    let page = owner.browser.open(&path).await;
+    page.assert_shows("100%");
+    assert!(
+        page.html
+            .contains(&format!("/dashboard/calls?agentId={}", tenant.agent))
+    );
+    let form = page
+        .form(&path)
+        .set("systemPrompt", "Be kind.\nOpen 9 to 21.");
     owner.browser.submit(&form).await;
 
     let history = format!("{path}/history");

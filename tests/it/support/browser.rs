@@ -77,6 +77,11 @@ fn program(name: &str) -> Option<PathBuf> {
 impl Browser {
     /// Opens a browser with this preferred language. Returns `None` with a printed note if no browser is installed.
     pub async fn open(language: &str) -> Option<Self> {
+        Self::open_with(language, None).await
+    }
+
+    /// As [`Self::open`]; the microphone hears this WAV file once.
+    pub async fn open_with(language: &str, heard: Option<&Path>) -> Option<Self> {
         let programs = program(BROWSER).zip(program("chromedriver"));
         let Some((chromium, chromedriver)) = programs else {
             let missing =
@@ -90,6 +95,13 @@ impl Browser {
         let mut arguments: Vec<String> = ARGUMENTS.map(str::to_owned).to_vec();
         arguments.push(format!("--user-data-dir={}", profile.path().display()));
         arguments.push(format!("--accept-lang={language}"));
+        let heard = heard.map(|file| {
+            format!(
+                "--use-file-for-fake-audio-capture={}%noloop",
+                file.display()
+            )
+        });
+        arguments.extend(heard);
         let wanted = json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome-headless-shell",
             "goog:chromeOptions": {"binary": chromium, "args": arguments,

@@ -8,6 +8,7 @@ mod faults;
 mod flood;
 mod gateway;
 mod line;
+mod microphone;
 pub mod phone;
 mod pipeline;
 mod room;
