@@ -22,6 +22,8 @@ const REQUIRED: &str = "DIKALA_REQUIRE_BROWSER";
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// The same engine as `chromium`, which takes five times as much CPU time to start and to open pages.
 const BROWSER: &str = "chromium-headless-shell";
+/// Starts of a driver until one has a port.
+const STARTS_MAX: usize = 5;
 /// Keep the browser from contacting its vendor's servers at every start.
 const ARGUMENTS: [&str; 11] = [
     "--headless",
@@ -377,23 +379,29 @@ fn if_still_there(answer: Result<Value, Value>) -> Option<Value> {
     }
 }
 
-/// Starts a driver on a port of its choice.
+/// Starts a driver on a port of its choice. It takes a port that is free for IPv6, and ends if another program has it for IPv4: then
+/// the next one is started.
 fn start(chromedriver: &Path) -> (Driver, u16) {
+    let mut started = (0..STARTS_MAX).filter_map(|_| start_once(chromedriver));
+    started.next().expect("the driver says its port")
+}
+
+fn start_once(chromedriver: &Path) -> Option<(Driver, u16)> {
     use std::os::unix::process::CommandExt;
-    let mut child = Command::new(chromedriver)
+    let child = Command::new(chromedriver)
         .arg("--port=0")
         .process_group(0)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        .spawn();
+    let mut driver = Driver(child.unwrap());
+    let mut lines = BufReader::new(driver.0.stdout.take().unwrap()).lines();
     let port = lines.find_map(|line| {
         let line = line.unwrap();
         let port = line.split_once("successfully on port ")?.1;
         port.trim_end_matches('.').parse().ok()
-    });
+    })?;
     // Further output must be read, or the driver would block.
     std::thread::spawn(move || lines.for_each(drop));
-    (Driver(child), port.expect("the driver says its port"))
+    Some((driver, port))
 }
