@@ -4,6 +4,7 @@ use actix_web::HttpResponse;
 use dikala_entities::{WidgetId, widget};
 use maud::{Markup, html};
 use serde_json::{Map, Value};
+use url::Url;
 
 use super::{
     agent_choice::{self, AgentChoices, newest, options},
@@ -50,6 +51,8 @@ const WORDS: [(&str, &str); TEXTS.len()] = [
     ("texts.caller", "widgets-text-caller"),
     ("texts.agent", "widgets-text-agent"),
     ("texts.title", "widgets-text-title"),
+    ("texts.level", "widgets-text-level"),
+    ("texts.log", "widgets-text-log"),
 ];
 
 fn path_of(id: WidgetId) -> String {
@@ -177,7 +180,8 @@ fn setting(widget: &widget::Model) -> Vec<(&'static str, String)> {
 fn typed_fields(typed: &FormValues) -> Result<RequestBody, ApiError> {
     let mut body = form::object(typed, FIELDS)?;
     let origins = typed.raw("origins").flat_map(str::lines).map(str::trim);
-    let origins = origins.filter(|line| !line.is_empty()).collect();
+    let origins = origins.filter(|line| !line.is_empty());
+    let origins = origins.map(|line| Value::from(origin(line))).collect();
     body.insert("origins".to_owned(), origins);
     let texts = WORDS.iter().filter_map(|(field, _)| {
         let text = typed.raw(field).next().unwrap_or_default().trim();
@@ -187,6 +191,23 @@ fn typed_fields(typed: &FormValues) -> Result<RequestBody, ApiError> {
     let texts: Map<String, Value> = texts.collect();
     body.insert("texts".to_owned(), texts.into());
     Ok(RequestBody::of(Value::Object(body)))
+}
+
+/// The origin of an address as people write it: without `https://`, or with a page's path. Other text is passed on as typed, and the
+/// operation refuses it.
+fn origin(line: &str) -> String {
+    let scheme = match line.starts_with("localhost") {
+        true => "http",
+        false => "https",
+    };
+    let address = match line.contains("://") {
+        true => line.to_owned(),
+        false => format!("{scheme}://{line}"),
+    };
+    match Url::parse(&address).map(|url| url.origin()) {
+        Ok(origin) if origin.is_tuple() => origin.ascii_serialization(),
+        _ => line.to_owned(),
+    }
 }
 
 /// `GET /dashboard/widgets/new`
@@ -305,4 +326,30 @@ pub async fn ask_delete(visit: SignedIn, id: Id<WidgetId>) -> Result<HttpRespons
 pub async fn delete(visit: SignedIn, id: Id<WidgetId>) -> Result<HttpResponse, ApiError> {
     widgets::delete(visit.operation(), id).await?;
     Ok(visit.see(PATH, "done-widget-deleted"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_as_people_write_them() {
+        for (typed, taken) in [
+            ("kopisenja.example", "https://kopisenja.example"),
+            (
+                "www.kopisenja.example/menu",
+                "https://www.kopisenja.example",
+            ),
+            (
+                "https://kopisenja.example/menu?a=1",
+                "https://kopisenja.example",
+            ),
+            ("localhost:3000", "http://localhost:3000"),
+            ("http://kopisenja.example", "http://kopisenja.example"),
+            ("our shop", "our shop"),
+            ("javascript://x", "javascript://x"),
+        ] {
+            assert_eq!(origin(typed), taken, "{typed}");
+        }
+    }
 }

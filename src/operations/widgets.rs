@@ -45,7 +45,7 @@ const CALLS_DEFAULT: i64 = 5;
 /// Characters of a text.
 pub const TEXT_CHARS_MAX: usize = 200;
 /// The texts of a widget that can be replaced.
-pub const TEXTS: [&str; 15] = [
+pub const TEXTS: [&str; 17] = [
     "start",
     "notice",
     "connecting",
@@ -61,6 +61,8 @@ pub const TEXTS: [&str; 15] = [
     "caller",
     "agent",
     "title",
+    "level",
+    "log",
 ];
 
 /// A widget, as it is created and changed.

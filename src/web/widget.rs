@@ -133,8 +133,8 @@ async fn frame(
                 main #widget {
                     section #panel hidden aria-label=(text("title")) {
                         p #state role="status" {}
-                        meter #level hidden min="0" max="1" value="0" aria-label=(lang.t("talk-level")) {}
-                        div.log role="log" tabindex="0" aria-label=(lang.t("talk-log")) { ol #log {} }
+                        meter #level hidden min="0" max="1" value="0" aria-label=(text("level")) {}
+                        div.log role="log" tabindex="0" aria-label=(text("log")) { ol #log {} }
                         button #end type="button" hidden { (text("end")) }
                     }
                     button #start type="button" { (text("start")) }
@@ -175,6 +175,8 @@ fn builtin(name: &str) -> &'static str {
         "caller" => "widget-caller",
         "agent" => "widget-agent",
         "title" => "widget-title",
+        "level" => "talk-level",
+        "log" => "talk-log",
         _ => "widget-unavailable",
     }
 }

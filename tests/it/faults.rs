@@ -345,7 +345,7 @@ async fn an_endpoint_that_keeps_hanging_shows_as_one_that_fails() {
     }
     watched
         .shows(FaultSigns {
-            problem: ("webhook_failing", Some(webhook), "has been failing"),
+            problem: ("webhook_failing", Some(webhook), "keeps failing"),
             metric: ("dikala_webhook_lanes", &[("state", "open")], IS_COUNTED),
             alert: (Alert::EndpointsFailing, "state", "open"),
             unready: None,

@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        components::{
-            self, Field, Question, Tone, empty, notice, post, post_from, refused, submit,
-        },
+        components::{self, Field, Question, Tone, empty, notice, post, post_from, refused},
         errors,
         form::{self, Fields, FormState, FormValues, Shape},
         layout, members,
@@ -83,7 +81,8 @@ fn new_form(
     template: Option<&str>,
 ) -> Result<Markup, ApiError> {
     let fields = components::fields(visit, filled, &fields(visit, filled, &[])?);
-    let submit = submit(&visit.t("agents-make-submit"));
+    let submit =
+        html! { div.actions.kept { button type="submit" { (visit.t("agents-make-submit")) } } };
     Ok(post(
         visit,
         NEW_PATH,

@@ -19,6 +19,7 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 /// Links to the parts of the page, and to the pages of the agent. Only owners have a form.
 pub fn tabs(visit: &SignedIn, agent: AgentId) -> Markup {
     let form = [
+        ("#talk", "talk-title"),
         ("#f-systemPrompt", "agents-prompt"),
         ("#f-voiceId", "agents-voice"),
         ("#f-toolsEnabled", "agents-tools"),

@@ -158,7 +158,7 @@ home-minutes = { $minutes ->
 
 nav-agents = Agents
 done-agent-made-without = Agent created, but its example function could not be added.
-done-agent-made = Agent created. Now give it a phone number.
+done-agent-made = Agent created. Talk to it, then give it a phone number.
 done-agent-duplicated = Agent duplicated. The copy has the same functions, and no number yet.
 done-agent-deleted = Agent deleted.
 
@@ -558,8 +558,8 @@ nav-webhooks = Webhooks
 nav-credits = Credit
 nav-audit = Audit log
 
-done-widget-created = Widget created. Copy the line below into your website.
-done-widget-deleted = Widget deleted. Its button disappears when a page is opened again.
+done-widget-created = Button created. Copy the line below into your website.
+done-widget-deleted = Button deleted. It disappears when a page is opened again.
 done-webhook-made = Webhook created. Copy its secret below.
 done-webhook-enabled = Webhook enabled. Waiting deliveries are sent now.
 done-webhook-disabled = Webhook disabled.
@@ -1094,12 +1094,12 @@ widgets-name = Name
 widgets-name-hint = For yourself. Visitors do not see it.
 widgets-agent = Agent
 widgets-origins = Websites
-widgets-origins-hint = One address a line, such as https://shop.example.com. The button appears on no other website.
+widgets-origins-hint = One address a line, such as https://shop.example.com. The button appears on no other website. Addresses need https, except localhost.
 widgets-per-visitor = Calls per visitor and hour
 widgets-per-visitor-hint = Counted by network address. People in one office or mobile network may share one.
 widgets-concurrent = Visitors who talk at the same time
 widgets-color = Colour of the button
-widgets-color-hint = As # and six digits, such as #0f766e.
+widgets-color-hint = As # and six digits or letters from a to f, such as #0f766e.
 widgets-texts = Words of the button
 widgets-texts-words = Leave a field empty for the built-in words, which follow the visitor's language.
 widgets-text-start = Button
@@ -1117,6 +1117,8 @@ widgets-text-unavailable = When no call is possible
 widgets-text-caller = Name of the visitor
 widgets-text-agent = Name of the agent
 widgets-text-title = Title for screen readers
+widgets-text-level = Name of the level meter, for screen readers
+widgets-text-log = Name of the conversation, for screen readers
 widgets-line = The line for your website
 widgets-line-words = Put this line into the pages of your website, before </body>. Website builders call it "custom code" or "embed code".
 widgets-line-more = With data-element="#id" the button stands in an element of your page instead of the corner. With data-lang="id" it speaks Indonesian.

@@ -156,7 +156,7 @@ home-minutes = { $minutes ->
 
 nav-agents = Agen
 done-agent-made-without = Agen dibuat, tetapi fungsi contohnya tidak dapat ditambahkan.
-done-agent-made = Agen sudah dibuat. Sekarang beri nomor.
+done-agent-made = Agen sudah dibuat. Coba bicara dengannya, lalu beri nomor.
 done-agent-duplicated = Ini salinannya. Fungsinya sama, dan belum punya nomor.
 done-agent-deleted = Agen sudah dihapus.
 
@@ -550,8 +550,8 @@ nav-webhooks = Webhook
 nav-credits = Saldo
 nav-audit = Catatan audit
 
-done-widget-created = Widget dibuat. Salin baris di bawah ini ke situs web Anda.
-done-widget-deleted = Widget dihapus. Tombolnya hilang saat halaman dibuka lagi.
+done-widget-created = Tombol dibuat. Salin baris di bawah ini ke situs web Anda.
+done-widget-deleted = Tombol dihapus. Tombol hilang saat halaman dibuka lagi.
 done-webhook-made = Webhook sudah dibuat. Salin rahasianya di bawah ini.
 done-webhook-enabled = Webhook sudah dinyalakan. Yang menunggu sekarang dikirim.
 done-webhook-disabled = Webhook sudah dimatikan.
@@ -1058,12 +1058,12 @@ widgets-name = Nama
 widgets-name-hint = Untuk Anda sendiri. Pengunjung tidak melihatnya.
 widgets-agent = Agen
 widgets-origins = Situs web
-widgets-origins-hint = Satu alamat per baris, misalnya https://toko.example.com. Tombol tidak tampil di situs web lain.
+widgets-origins-hint = Satu alamat per baris, misalnya https://toko.example.com. Tombol tidak tampil di situs web lain. Alamat harus memakai https, kecuali localhost.
 widgets-per-visitor = Panggilan per pengunjung per jam
 widgets-per-visitor-hint = Dihitung menurut alamat jaringan. Orang di satu kantor atau jaringan seluler bisa berbagi satu alamat.
 widgets-concurrent = Pengunjung yang berbicara bersamaan
 widgets-color = Warna tombol
-widgets-color-hint = Tanda # dan enam angka, misalnya #0f766e.
+widgets-color-hint = Tanda # dan enam angka atau huruf a sampai f, misalnya #0f766e.
 widgets-texts = Kata-kata tombol
 widgets-texts-words = Kosongkan untuk memakai kata bawaan, yang mengikuti bahasa pengunjung.
 widgets-text-start = Tombol
@@ -1081,6 +1081,8 @@ widgets-text-unavailable = Saat panggilan tidak mungkin
 widgets-text-caller = Nama pengunjung
 widgets-text-agent = Nama agen
 widgets-text-title = Judul untuk pembaca layar
+widgets-text-level = Nama pengukur suara, untuk pembaca layar
+widgets-text-log = Nama percakapan, untuk pembaca layar
 widgets-line = Baris untuk situs web Anda
 widgets-line-words = Letakkan baris ini di halaman situs web Anda, sebelum </body>. Pembuat situs web menyebutnya "kode khusus" atau "kode sematan".
 widgets-line-more = Dengan data-element="#id" tombol berada di dalam sebuah elemen halaman Anda, bukan di sudut. Dengan data-lang="id" tombol berbahasa Indonesia.

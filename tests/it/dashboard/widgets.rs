@@ -42,11 +42,11 @@ async fn an_owner_makes_a_button_for_a_website() {
     let good = again
         .set(
             "origins",
-            "https://shop.example.com\r\n\r\nhttps://www.example.com/\r\n",
+            "shop.example.com\r\n\r\nhttps://www.example.com/menu\r\n",
         )
         .set("color", "");
     let page = owner.browser.submit(&good).await;
-    page.assert_shows("Widget created");
+    page.assert_shows("Button created");
     let listed = world.tenant.api.get("/widgets").await.expect(200);
     let widget = &listed["widgets"][0];
     assert_eq!(
@@ -104,6 +104,6 @@ async fn an_owner_makes_a_button_for_a_website() {
         .browser
         .submit(&form)
         .await
-        .assert_shows("Widget deleted");
+        .assert_shows("Button deleted");
     world.tenant.api.get(&api).await.expect(404);
 }
