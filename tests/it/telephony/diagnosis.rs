@@ -120,13 +120,10 @@ async fn an_operator_sees_how_a_call_sounded_and_what_was_signalled() {
         text.find(words)
             .unwrap_or_else(|| panic!("{words}: {text}"))
     };
-    let order = [
-        "SIP received udp",
-        "Bridge call.incoming",
-        "Bridge call.hangup",
-    ];
+    // Both round to milliseconds by clocks of their own, so the order of what happens within one is open.
+    let order = ["INVITE sip:", "Bridge call.answered", "Bridge call.hangup"];
     assert!(order.map(place).is_sorted(), "{text}");
-    assert!(place("INVITE sip:") < place("Bridge call.incoming"));
+    assert!(place("Bridge call.incoming") < place("Bridge call.answered"));
     assert!(place("Bridge call.answered") < place("BYE sip:"));
 }
 
