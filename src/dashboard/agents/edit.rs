@@ -36,7 +36,7 @@ const PLACE: &Fields = &[("before", Shape::Optional)];
 /// Free numbers that are offered to an agent without a number.
 const NUMBERS_OFFERED: u64 = 3;
 /// Numbers of an agent that are listed by name.
-const NUMBERS_MAX: usize = 20;
+const NUMBERS_MAX: usize = 10;
 
 /// `GET /dashboard/agents/new`
 pub async fn ask_new(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
