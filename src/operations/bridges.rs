@@ -194,6 +194,18 @@ pub async fn show(context: OperationContext, id: Id<BridgeId>) -> Result<BridgeS
     found.pop().ok_or(ApiError::NotFound(Missing::Bridge))
 }
 
+/// One bridge that is not revoked.
+pub async fn show_valid(
+    context: OperationContext,
+    id: Id<BridgeId>,
+) -> Result<BridgeStatus, ApiError> {
+    let bridge = show(context, id).await?;
+    match bridge.view.revoked_at {
+        None => Ok(bridge),
+        Some(_) => Err(ApiError::NotFound(Missing::Bridge)),
+    }
+}
+
 /// Creates a bridge.
 pub async fn create(
     context: OperationContext,

@@ -102,7 +102,7 @@ pub const ROUTES: &[ApiRoute] = &[
 
     get("/bridges", "bridges.list", |r| r.to(answer(bridges::list)), "A page of bridges, oldest first, with whether they are connected and how many calls they hold.").query(PAGED).ok::<bridges::BridgeList>(),
     post("/bridges", "bridges.create", |r| r.to(again(bridges::create)), "Make a bridge; its token is shown in this answer only.").takes::<bridges::BridgeInput>().created::<bridges::CreatedBridge>().leaves(AuditAction::BridgeCreate),
-    get("/bridges/{id}", "bridges.get", |r| r.to(answer(bridges::show)), "One bridge.").ok::<bridges::BridgeStatus>().fails(BRIDGE),
+    get("/bridges/{id}", "bridges.get", |r| r.to(answer(bridges::show_valid)), "One bridge; a revoked one is in the list only.").ok::<bridges::BridgeStatus>().fails(BRIDGE),
     delete("/bridges/{id}", "bridges.revoke", |r| r.to(again(bridges::delete)), "Revoke a bridge's token and close its sockets.").fails(BRIDGE).leaves(AuditAction::BridgeRevoke),
 
     get("/calls", "calls.list", |r| r.to(answer(calls::list)), "A page of calls: those that are not over, then the others, each newest first.").query(&["limit", "offset", "status", "tenantId", "bridgeId", "did", "callerNumber", "from", "to"]).ok::<calls::CallList>(),
