@@ -29,11 +29,12 @@ const IS_READY: &str = "SELECT 1 AS one FROM agents a JOIN tenants t ON t.id = a
 const OF_VISITOR: &str = "SELECT COUNT(*) AS calls, MIN(COALESCE(used_at + 3600000, expires_at)) AS next_at FROM web_calls \
     WHERE widget_id = $1 AND visitor = $2 AND (used_at > $3 OR (used_at IS NULL AND expires_at > $4))";
 /// The unused tokens of one visitor hold one place: otherwise a single one could take all places without a call.
+/// Running calls are few, tokens of hours are many: each running call looks up its own.
 const OF_WIDGET: &str = "SELECT \
     (SELECT COUNT(*) FROM web_calls WHERE widget_id = $1 AND used_at > $2) + \
     (SELECT COUNT(DISTINCT visitor) FROM web_calls WHERE widget_id = $1 AND used_at IS NULL AND expires_at > $3) + \
-    (SELECT COUNT(*) FROM calls c JOIN web_calls w ON w.hash = c.bridge_call_id \
-     WHERE c.tenant_id = $4 AND c.outcome IS NULL AND w.widget_id = $1 AND w.used_at <= $2) AS calls";
+    (SELECT COUNT(*) FROM calls c WHERE c.tenant_id = $4 AND c.outcome IS NULL AND EXISTS \
+     (SELECT 1 FROM web_calls w WHERE w.hash = c.bridge_call_id AND w.widget_id = $1 AND w.used_at <= $2)) AS calls";
 
 /// The reason why a visitor gets no call.
 #[derive(Debug)]
