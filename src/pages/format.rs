@@ -303,6 +303,17 @@ mod tests {
     use super::{super::zones::ZONES_OFFERED, *};
 
     #[rstest]
+    #[case(0, 0, None)]
+    #[case(0, 7, Some(0))]
+    #[case(7, 7, Some(100))]
+    #[case(1, 1_000, Some(1))]
+    #[case(999, 1_000, Some(99))]
+    #[case(2, 3, Some(67))]
+    fn shares(#[case] part: i64, #[case] all: i64, #[case] expected: Option<i64>) {
+        assert_eq!(share(part, all), expected);
+    }
+
+    #[rstest]
     #[case(0, "0", "0")]
     #[case(999, "999", "999")]
     #[case(1_000, "1,000", "1.000")]

@@ -10,13 +10,7 @@ use crate::{
 /// A server whose own bridge answers with the test voice, and an agent with a function.
 async fn world(store: StoreKind) -> Option<TestWorld> {
     let mut installation = Installation::migrated(store)?;
-    for (key, value) in [
-        ("telephony.enabled", "true"),
-        ("telephony.voice.provider", "scripted"),
-        ("telephony.sip.listen", "udp://127.0.0.1:0"),
-    ] {
-        installation.set(key, value);
-    }
+    installation.answer_with_the_test_voice();
     let world = TestWorld::on(installation, WorldSetup::new().minutes(50)).await;
     with_a_function(&world).await;
     Some(world)

@@ -12,14 +12,8 @@ const SHOP: &str = "https://shop.example.com";
 
 async fn world(store: StoreKind) -> Option<TestWorld> {
     let mut installation = Installation::migrated(store)?;
-    for (key, value) in [
-        ("telephony.enabled", "true"),
-        ("telephony.voice.provider", "scripted"),
-        ("telephony.sip.listen", "udp://127.0.0.1:0"),
-        ("http.trusted_proxies", "127.0.0.0/8"),
-    ] {
-        installation.set(key, value);
-    }
+    installation.answer_with_the_test_voice();
+    installation.set("http.trusted_proxies", "127.0.0.0/8");
     Some(TestWorld::on(installation, WorldSetup::new().minutes(50)).await)
 }
 

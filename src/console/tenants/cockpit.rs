@@ -12,7 +12,10 @@ use crate::{
         TenantView,
         activity::{DayCounts, MinutesForecast, TenantActivity},
     },
-    pages::components::{Tone, notice, table},
+    pages::{
+        components::{Tone, notice, table},
+        format::share,
+    },
 };
 
 /// Days of the compared week.
@@ -43,8 +46,7 @@ pub fn cockpit(visit: &ConsoleView, tenant: &TenantView, of: &TenantActivity) ->
 }
 
 fn percent(of: DayCounts) -> String {
-    of.answered_percent()
-        .map_or_else(|| "–".to_owned(), |share| format!("{share}%"))
+    share(of.answered, of.calls).map_or_else(|| "–".to_owned(), |share| format!("{share}%"))
 }
 
 fn lasts(visit: &ConsoleView, of: &TenantActivity) -> String {

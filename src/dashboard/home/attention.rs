@@ -1,7 +1,7 @@
 //! Problems that need attention, each with a link to its remedy.
 
 use dikala_entities::{OfTenant, PhoneNumber, WebhookId, webhook};
-use sea_orm::{ColumnTrait, Condition, DbErr, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{DbErr, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     super::{
@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     http::error::ApiError,
-    operations::functions::{FailingFunction, failing},
+    operations::{
+        functions::{FailingFunction, failing},
+        webhooks::health::in_trouble,
+    },
 };
 
 /// Shown problems of each kind; the linked pages show all.
@@ -125,14 +128,8 @@ const fn low_credit(credit: &CreditSummary) -> Option<AttentionItem> {
 }
 
 async fn bad_webhooks(visit: &SignedIn) -> Result<Vec<AttentionItem>, DbErr> {
-    let disabled = Condition::all()
-        .add(webhook::Column::IsActive.eq(false))
-        .add(webhook::Column::DisabledReason.is_not_null());
-    let failing = Condition::all()
-        .add(webhook::Column::IsActive.eq(true))
-        .add(webhook::Column::FailingSince.is_not_null());
     let rows = webhook::Entity::of(visit.tenant())
-        .filter(Condition::any().add(disabled).add(failing))
+        .filter(in_trouble())
         .order_by_asc(webhook::Column::Id)
         .limit(EACH_MAX)
         .all(visit.store().api_reader())

@@ -251,17 +251,6 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case(0, 0, None)]
-    #[case(0, 7, Some(0))]
-    #[case(7, 7, Some(100))]
-    #[case(1, 1_000, Some(1))]
-    #[case(999, 1_000, Some(99))]
-    #[case(2, 3, Some(67))]
-    fn shares(#[case] part: i64, #[case] all: i64, #[case] expected: Option<i64>) {
-        assert_eq!(share(part, all), expected);
-    }
-
-    #[rstest]
     #[case(0, 8, None)]
     #[case(1, 8, Some("h1"))]
     #[case(2, 8, Some("h1"))]

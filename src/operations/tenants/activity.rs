@@ -6,14 +6,14 @@ use dikala_entities::{
     credit_account, webhook,
 };
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, FromQueryResult, QueryFilter, QueryOrder,
-    QuerySelect, Statement,
+    ColumnTrait, ConnectionTrait, DbErr, FromQueryResult, QueryFilter, QueryOrder, QuerySelect,
+    Statement,
 };
 
 use crate::operations::{
     OperationContext,
     functions::{FailingFunction, failing},
-    webhooks::health::WebhookView,
+    webhooks::health::{WebhookView, in_trouble},
 };
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
@@ -38,11 +38,6 @@ pub struct DayCounts {
 }
 
 impl DayCounts {
-    /// The answered share in percent, rounded down; `None` without calls.
-    pub fn answered_percent(self) -> Option<i64> {
-        (self.calls > 0).then(|| self.answered * 100 / self.calls)
-    }
-
     fn add(self, other: Self) -> Self {
         Self {
             calls: self.calls + other.calls,
@@ -242,16 +237,7 @@ async fn webhooks(
     db: &impl ConnectionTrait,
     tenant: TenantId,
 ) -> Result<Vec<WebhookView>, DbErr> {
-    let disabled = Condition::all()
-        .add(webhook::Column::IsActive.eq(false))
-        .add(webhook::Column::DisabledReason.is_not_null());
-    let failing = Condition::all()
-        .add(webhook::Column::IsActive.eq(true))
-        .add(webhook::Column::FailingSince.is_not_null());
-    let troubled = Condition::any()
-        .add(disabled)
-        .add(failing)
-        .add(webhook::Column::PausedAt.is_not_null());
+    let troubled = in_trouble().add(webhook::Column::PausedAt.is_not_null());
     let rows = context
         .rows::<webhook::Entity>()
         .filter(webhook::Column::TenantId.eq(tenant))
@@ -320,12 +306,5 @@ mod tests {
             last_day,
         };
         assert_eq!(counts, [of(InsufficientCredits, 1, 1), of(AiError, 0, 2)]);
-        let counts = DayCounts {
-            calls: 3,
-            answered: 2,
-            minutes: 0,
-        };
-        assert_eq!(counts.answered_percent(), Some(66));
-        assert_eq!(DayCounts::default().answered_percent(), None);
     }
 }

@@ -5,8 +5,8 @@ use dikala_entities::{
     webhook::{Column, Entity, Model},
 };
 use sea_orm::{
-    ActiveModelTrait, ActiveValue::Set, ColumnTrait, IntoActiveModel, QueryFilter, QueryOrder,
-    Select,
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, Condition, IntoActiveModel, QueryFilter,
+    QueryOrder, Select,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -73,6 +73,17 @@ impl From<Model> for WebhookView {
 /// An address without query and fragment, which may hold tokens.
 pub fn address(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
+}
+
+/// True for webhooks that fail, or were disabled by the service because they kept failing.
+pub fn in_trouble() -> Condition {
+    let disabled = Condition::all()
+        .add(Column::IsActive.eq(false))
+        .add(Column::DisabledReason.is_not_null());
+    let failing = Condition::all()
+        .add(Column::IsActive.eq(true))
+        .add(Column::FailingSince.is_not_null());
+    Condition::any().add(disabled).add(failing)
 }
 
 /// Those of the webhooks that have this state and tenant, oldest first.

@@ -12,13 +12,7 @@ async fn an_owner_talks_to_an_agent_whose_settings_are_not_saved() {
     let Some(mut installation) = Installation::migrated(Sqlite) else {
         return;
     };
-    for (key, value) in [
-        ("telephony.enabled", "true"),
-        ("telephony.voice.provider", "scripted"),
-        ("telephony.sip.listen", "udp://127.0.0.1:0"),
-    ] {
-        installation.set(key, value);
-    }
+    installation.answer_with_the_test_voice();
     let world = TestWorld::on(installation, WorldSetup::new().minutes(20)).await;
     let tenant = &world.tenant;
     let order = ServerAnswer::Json(json!({"arrivesInMinutes": 25}));

@@ -24,13 +24,7 @@ fn serve(world: &TestWorld, path: &str, key: &str, attributes: &str) {
 
 async fn world() -> Option<TestWorld> {
     let mut installation = Installation::migrated(Sqlite)?;
-    for (key, value) in [
-        ("telephony.enabled", "true"),
-        ("telephony.voice.provider", "scripted"),
-        ("telephony.sip.listen", "udp://127.0.0.1:0"),
-    ] {
-        installation.set(key, value);
-    }
+    installation.answer_with_the_test_voice();
     let world = TestWorld::on(installation, WorldSetup::new().minutes(20)).await;
     let tools = json!({"toolsEnabled": ["end_call"], "language": "en"});
     world.tenant.change_agent(tools).await;

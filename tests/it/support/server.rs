@@ -131,6 +131,17 @@ impl Installation {
         self.settings.push((variable, value.to_owned()));
     }
 
+    /// Lets the service's own bridge answer with the test voice, on a free port.
+    pub fn answer_with_the_test_voice(&mut self) {
+        for (key, value) in [
+            ("telephony.enabled", "true"),
+            ("telephony.voice.provider", "scripted"),
+            ("telephony.sip.listen", "udp://127.0.0.1:0"),
+        ] {
+            self.set(key, value);
+        }
+    }
+
     /// The value that a configuration key was set to.
     fn setting(&self, key: &str) -> Option<&str> {
         let variable = variable(key);
