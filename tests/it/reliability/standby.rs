@@ -39,6 +39,11 @@ async fn says(server: &OwnPostgres, statement: impl Into<String>) -> usize {
 const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query = 'COMMIT'";
 
+/// Counts the tables out of agents and calls whose commit waits for the standby: it keeps its locks until then.
+const BOTH_WAITING: &str = "SELECT count(DISTINCT relation) FROM pg_locks JOIN pg_stat_activity USING (pid) \
+    WHERE wait_event = 'SyncRep' AND query = 'COMMIT' AND mode = 'RowExclusiveLock' \
+    AND relation IN ('agents'::regclass, 'calls'::regclass)";
+
 /// Counts nodes whose registration waits for the standby.
 const ENTERING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO _nodes_ %'";
 /// Number of registration attempts before connections are counted.
@@ -89,8 +94,8 @@ async fn without_its_standby_a_primary_acknowledges_nothing() {
     // The wait is interrupted from outside: the primary shows the commit that only it has.
     let broken_off = ring("broken-off");
     let breaking = async {
-        eventually("two commits to wait", async || {
-            (says(&primary, WAITING).await >= 2).then_some(())
+        eventually("both commits to wait", async || {
+            (says(&primary, BOTH_WAITING).await == 2).then_some(())
         })
         .await;
         let killed = primary.clone();
