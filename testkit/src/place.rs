@@ -1,8 +1,19 @@
 //! The two kinds of store, and a store's URL.
 
-use std::path::Path;
+use std::{
+    future::pending,
+    path::Path,
+    sync::{Arc, LazyLock},
+    thread,
+};
 
-use sea_orm::{ConnectionTrait, Database as Connections, DatabaseConnection, Statement};
+use sea_orm::{
+    ConnectionTrait, Database as Connections, DatabaseConnection, DbErr, QueryResult, Statement,
+};
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::OnceCell,
+};
 
 use crate::{postgres::TestDatabase, schema};
 
@@ -15,10 +26,20 @@ pub enum StoreKind {
 
 const FILE: &str = "dikala.db";
 
+/// Connections stay open on a runtime that outlives each test's.
+static CONNECTED: LazyLock<Handle> = LazyLock::new(|| {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let handle = runtime.handle().clone();
+    thread::spawn(move || runtime.block_on(pending::<()>()));
+    handle
+});
+
 /// A store that is removed with this value. An SQLite file lives in the given folder.
 #[derive(Debug)]
 pub struct StorePlace {
     pub url: String,
+    /// Polled queries share connections: each new one costs PostgreSQL a process.
+    open: Arc<OnceCell<DatabaseConnection>>,
     database: Option<TestDatabase>,
 }
 
@@ -28,9 +49,10 @@ impl StorePlace {
     }
 
     pub(crate) fn of(database: TestDatabase) -> Self {
+        let url = database.url.clone();
         Self {
-            url: database.url.clone(),
             database: Some(database),
+            ..Self::at(url)
         }
     }
 
@@ -38,6 +60,7 @@ impl StorePlace {
     pub(crate) fn at(url: String) -> Self {
         Self {
             url,
+            open: Arc::default(),
             database: None,
         }
     }
@@ -65,11 +88,22 @@ impl StorePlace {
 
     /// Runs a query beside the server; returns rows of texts.
     pub async fn rows<const N: usize>(&self, sql: &str) -> Vec<[String; N]> {
-        let connection = self.connect().await;
-        let query = Statement::from_string(connection.get_database_backend(), sql);
-        let rows = connection.query_all_raw(query).await.unwrap();
-        connection.close().await.unwrap();
-        rows.iter()
+        let sql = sql.to_owned();
+        let rows = if self.database.is_some() {
+            let (open, url) = (Arc::clone(&self.open), self.url.clone());
+            let asked = CONNECTED.spawn(async move {
+                let connection = open.get_or_try_init(|| Connections::connect(url)).await?;
+                query(connection, sql).await
+            });
+            asked.await.unwrap()
+        } else {
+            let connection = self.connect().await;
+            let rows = query(&connection, sql).await;
+            connection.close().await.unwrap();
+            rows
+        };
+        rows.unwrap()
+            .iter()
             .map(|row| std::array::from_fn(|at| row.try_get_by_index(at).unwrap()))
             .collect()
     }
@@ -81,6 +115,11 @@ impl StorePlace {
             .await;
         rows[0][0].parse().unwrap()
     }
+}
+
+async fn query(connection: &DatabaseConnection, sql: String) -> Result<Vec<QueryResult>, DbErr> {
+    let query = Statement::from_string(connection.get_database_backend(), sql);
+    connection.query_all_raw(query).await
 }
 
 impl StoreKind {

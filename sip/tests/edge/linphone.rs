@@ -194,10 +194,14 @@ async fn rtpengine_says(control: u16, request: &str) -> String {
 /// The streams of a call through which half a second of audio came, in rtpengine's answer about it.
 fn relayed_streams(told: &str) -> usize {
     let streams = told.split("6:totals").next().unwrap_or_default();
-    let packets = streams.split("7:packetsi").skip(1).filter_map(|rest| {
-        let number = rest.split('e').next()?;
-        number.parse::<u32>().ok()
-    });
+    // Its ports may receive what other tests send to anybody. That is no RTP.
+    let of_media = streams.split("10:local port").skip(1);
+    let packets = of_media
+        .filter(|stream| stream.contains("5:flagsl3:RTP"))
+        .filter_map(|stream| {
+            let (_, rest) = stream.split_once("7:packetsi")?;
+            rest.split('e').next()?.parse::<u32>().ok()
+        });
     packets.filter(|packets| *packets > 25).count()
 }
 

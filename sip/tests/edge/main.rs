@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod access;
+mod baresip;
 mod behind_nat;
 mod bodies;
 mod calls;
@@ -23,7 +24,6 @@ mod joined;
 mod keys;
 mod linphone;
 mod loss;
-mod matrix;
 mod nat;
 mod negotiated;
 mod persons;

@@ -161,7 +161,8 @@ impl Installation {
         });
         // A write beyond the file size limit must fail, as on a full disk, instead of killing the process.
         let script = format!("trap '' XFSZ; {files}exec \"$0\" \"$@\"");
-        let mut command = Command::new("sh");
+        // By its path: a program that is looked up in a changed `PATH` costs a copy of this large process.
+        let mut command = Command::new("/bin/sh");
         command
             .args(["-c", &script])
             .arg(program())
@@ -232,7 +233,7 @@ impl Server {
 
     /// Starts a server that is killed when this process ends, however it ends. Its folder is removed then.
     pub fn start_for_all(installation: Installation) -> Self {
-        let mut owner = Command::new("sh");
+        let mut owner = Command::new("/bin/sh");
         let serve = installation.command(&["serve"]);
         owner
             .args(["-c", OWNER_SCRIPT])

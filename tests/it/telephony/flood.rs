@@ -62,7 +62,7 @@ async fn forged_calls_ask_the_model_for_nothing() {
     })
     .await;
     let connections = model.connections();
-    assert!(connections.len() <= EARLY_MAX, "{}", connections.len());
+    assert!(connections.len() <= EARLY_MAX, "{connections:?}");
     let asked: Vec<_> = connections.iter().flat_map(|one| &one.messages).collect();
     assert!(asked.is_empty(), "{asked:?}");
     drop(greeted(&world, edge).await);

@@ -1,11 +1,11 @@
-//! Limits how many of these tests run at once: they time audio to 20 ms, which two cores can do for four.
+//! Limits how many of these tests run at once: they time audio to 20 ms, which two cores can do for six.
 
 use std::{
     cell::OnceCell,
     sync::{Condvar, Mutex},
 };
 
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 6;
 
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
