@@ -25,6 +25,11 @@ const TOGETHER_MAX: usize = 4;
 const GUARD: &str = "rows changed meanwhile, dikala reads them again";
 /// The error of that conversion: `invalid_text_representation`.
 pub(crate) const GUARD_CODE: &str = "22P02";
+/// SQLite's guard after each write. A blob of that size cannot be, so the statement fails.
+const SQLITE_GUARD: &str =
+    "SELECT CASE WHEN changes() = ? THEN 1 ELSE zeroblob(9223372036854775807) END";
+/// The error of that blob: `SQLITE_TOOBIG`.
+pub(crate) const SQLITE_GUARD_CODE: &str = "18";
 
 /// Rows and the statement that writes them. It must change exactly one row of the table for each given row.
 #[derive(Clone, Debug, PartialEq)]
@@ -234,22 +239,50 @@ pub(crate) fn in_blocks(writes: &[&BatchWrite]) -> Vec<Statement> {
         .collect()
 }
 
-/// One statement with the same number of rows for each write, padded with rows of nulls, which the statements skip.
+/// Small writes and the transaction around them as one statement for SQLite. It fails with [`SQLITE_GUARD_CODE`] before
+/// the commit if a write changes fewer rows than it was given. `None` if a write has many rows.
+pub(crate) fn as_transaction(writes: &[&BatchWrite]) -> Option<Statement> {
+    if writes.iter().any(|write| write.rows.len() > TOGETHER_MAX) {
+        return None;
+    }
+    let mut sql = vec!["BEGIN IMMEDIATE".to_owned()];
+    let mut values = Vec::new();
+    for (write, (text, of_rows)) in writes.iter().zip(parts_of_block(writes, 0)) {
+        sql.extend([text, SQLITE_GUARD.to_owned()]);
+        values.extend(of_rows);
+        values.push(Value::from(write.count()));
+    }
+    sql.push("COMMIT".to_owned());
+    Some(Statement::from_sql_and_values(
+        DbBackend::Sqlite,
+        sql.join("; "),
+        values,
+    ))
+}
+
+/// One statement of the blocks of several writes.
 fn block_of(writes: &[&BatchWrite], first: usize) -> Statement {
+    let (sql, values): (Vec<String>, Vec<Vec<Value>>) =
+        parts_of_block(writes, first).into_iter().unzip();
+    let values = values.into_iter().flatten();
+    Statement::from_sql_and_values(DbBackend::Sqlite, sql.join("; "), values)
+}
+
+/// The text and the values of each write that has rows in a block. All have the same number of rows, padded with rows of
+/// nulls, which the statements skip.
+fn parts_of_block(writes: &[&BatchWrite], first: usize) -> Vec<(String, Vec<Value>)> {
     let parts = writes.iter().map(|write| (write, write.block(first)));
     let parts: Vec<_> = parts.filter(|(_, rows)| !rows.is_empty()).collect();
     let most = parts.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0);
     let size = BLOCKS.into_iter().find(|size| *size >= most);
     let size = size.unwrap_or(BLOCK_MAX);
-    let mut sql = Vec::with_capacity(parts.len());
-    let mut values = Vec::new();
-    for (write, rows) in parts {
-        sql.push(write.sql.replace(ROWS, &write.values_of(size)));
-        values.extend(rows.iter().flatten().cloned());
+    let part = |(write, rows): (&&BatchWrite, &[Vec<Value>])| {
         let missing = (size - rows.len()) * write.columns.len();
-        values.extend(std::iter::repeat_n(Value::BigInt(None), missing));
-    }
-    Statement::from_sql_and_values(DbBackend::Sqlite, sql.join("; "), values)
+        let nulls = std::iter::repeat_n(Value::BigInt(None), missing);
+        let values = rows.iter().flatten().cloned().chain(nulls).collect();
+        (write.sql.replace(ROWS, &write.values_of(size)), values)
+    };
+    parts.into_iter().map(part).collect()
 }
 
 fn kind_of(value: &Value) -> Option<ColumnType> {

@@ -11,7 +11,7 @@ use std::{
 
 use sea_orm::{DbErr, RuntimeErr, SqlxError};
 
-use crate::batch::GUARD_CODE;
+use crate::batch::{GUARD_CODE, SQLITE_GUARD_CODE};
 
 /// The reason why a request over a connection did not succeed.
 #[derive(Debug)]
@@ -248,7 +248,8 @@ pub fn took_too_long(error: &DbErr) -> bool {
 /// True if a statement did not find the rows as they were: its guard failed, a new row's key is taken, or a call that it waited
 /// for has ended, which moves it to another partition (40001).
 pub(super) fn found_other_rows(error: &DbErr) -> bool {
-    says(error, &[GUARD_CODE, "23505", "1555", "2067", "40001"])
+    let guards = [GUARD_CODE, SQLITE_GUARD_CODE];
+    says(error, &guards) || says(error, &["23505", "1555", "2067", "40001"])
 }
 
 fn says(error: &DbErr, codes: &[&str]) -> bool {

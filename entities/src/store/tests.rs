@@ -8,6 +8,7 @@ use std::sync::{
 use tempfile::TempDir;
 
 use super::*;
+use crate::{batch::BatchWrite, rows::ColumnType};
 
 async fn store() -> (TempDir, Store) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -94,6 +95,47 @@ async fn a_commit_that_fails_leaves_no_connection_to_go_on_with() {
     write(&store, orphan).await.expect_err("refers to nothing");
     write(&store, &note("after")).await.expect("is written");
     assert_eq!(notes(&store).await, 1);
+}
+
+/// Inserts or changes notes with these texts.
+fn of_notes(sql: &str, texts: &[&str]) -> BatchWrite {
+    let rows = texts.iter().map(|text| vec![(*text).into()]).collect();
+    BatchWrite::new(sql, &[("text", ColumnType::Text)], rows)
+}
+
+#[tokio::test]
+async fn small_writes_are_done_together_or_not_at_all() {
+    let (_folder, store) = store().await;
+    let insert = |texts: &[&str]| {
+        of_notes(
+            "INSERT INTO notes (text) SELECT text FROM {rows} WHERE true",
+            texts,
+        )
+    };
+    let change = "UPDATE notes SET text = rows.text FROM {rows} WHERE notes.text = rows.text";
+    let written = async |writes: &[BatchWrite]| {
+        let written = store.write_at_once(writes, Durability::AfterConfirm).await;
+        Ok::<_, DbErr>(written?.is_some())
+    };
+    assert_eq!(written(&[]).await, Ok(true));
+    let absent = of_notes(change, &["one", "absent"]);
+    for writes in [
+        [insert(&["one", "two"]), absent.clone()],
+        [absent, insert(&["one"])],
+    ] {
+        assert_eq!(written(&writes).await, Ok(false));
+        assert_eq!(notes(&store).await, 0);
+    }
+    let both = [insert(&["one", "two"]), of_notes(change, &["one"])];
+    assert_eq!(written(&both).await, Ok(true));
+    assert_eq!(notes(&store).await, 2);
+    fill(&store).await;
+    let large = "x".repeat(100_000);
+    let refused = written(&[insert(&["three"]), insert(&[&large])]).await;
+    assert!(refused.is_err_and(|error| is_transient(&error)));
+    assert_eq!(notes(&store).await, 2);
+    assert_eq!(written(&[insert(&["three"])]).await, Ok(true));
+    assert_eq!(notes(&store).await, 3);
 }
 
 #[tokio::test]

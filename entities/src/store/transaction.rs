@@ -17,7 +17,7 @@ use super::{
     fault::{AfterFault, SendFault, away, found_other_rows},
     pool::{Connections, PooledConnection},
 };
-use crate::batch::{ArrayStatement, BatchWrite, at_once, in_blocks, together};
+use crate::batch::{ArrayStatement, BatchWrite, as_transaction, at_once, in_blocks, together};
 
 /// Timeout of a statement of a report that reads whole tables.
 const SNAPSHOT_STATEMENT: Duration = Duration::from_secs(600);
@@ -117,8 +117,8 @@ impl Store {
         self.critical.begin(TransactionKind::SharedPending).await
     }
 
-    /// Executes writes in a transaction of their own, on PostgreSQL in one round trip. It waits at most one second for a
-    /// locked row. `None`, and nothing is changed, if a write changed fewer rows than it was given. If no answer comes,
+    /// Executes writes in a transaction of their own, in one round trip, but for many rows on SQLite. It waits at most one
+    /// second for a locked row. `None`, and nothing is changed, if a write changed fewer rows than it was given. If no answer comes,
     /// the outcome is open, as after [`Transaction::commit`].
     pub async fn write_at_once(
         &self,
@@ -139,6 +139,12 @@ impl Store {
         &self,
         writes: &[BatchWrite],
     ) -> Result<Option<PendingCommit>, DbErr> {
+        let together: Vec<&BatchWrite> = writes.iter().filter(|write| write.count() > 0).collect();
+        if let Some(statement) = as_transaction(&together).filter(|_| !together.is_empty()) {
+            let connection = self.critical.acquire().await?;
+            connection.transaction(&statement).await?;
+            return Ok(Some(PendingCommit::durable()));
+        }
         let txn = self.begin_critical_shared().await?;
         if txn.write_all(writes).await? {
             return txn.commit_pending().await.map(Some);

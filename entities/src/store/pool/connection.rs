@@ -64,6 +64,22 @@ impl PooledConnection {
         ended.map(drop)
     }
 
+    /// Executes a statement that begins and commits a transaction itself, on SQLite. If it fails, the connection is not used
+    /// again before a rollback.
+    pub(in crate::store) async fn transaction(
+        mut self,
+        statement: &Statement,
+    ) -> Result<(), DbErr> {
+        self.state = State::Open;
+        let limit = self.home.shared.limits.statement;
+        let answer = inside(within(limit, self.raw().execute(statement))).await;
+        let done = self.answered(State::Open, answer);
+        if done.is_ok() {
+            self.state = State::Clean;
+        }
+        done.map(drop).map_err(SendFault::executing)
+    }
+
     pub(in crate::store) async fn execute(
         &mut self,
         limit: Option<Duration>,
