@@ -33,7 +33,7 @@ trap '"$BIN/pg_ctl" -D "$folder/data" -m immediate stop >/dev/null 2>&1; rm -rf 
 cd "$folder"
 "$BIN/initdb" -D data -U dikala -A trust -E UTF8 --locale=C --no-sync >log 2>&1 &&
 "$BIN/pg_ctl" -D data -l log -w -t 120 start -o "-p $PORT -c listen_addresses=127.0.0.1 \
-    -c unix_socket_directories= -c max_connections=400 -c jit=off $OPTIONS" >>log 2>&1 || { cat log; exit 1; }
+    -c unix_socket_directories= -c max_connections=1000 -c jit=off $OPTIONS" >>log 2>&1 || { cat log; exit 1; }
 echo ready
 cat >/dev/null
 "#;
