@@ -88,6 +88,8 @@ impl Janus {
         let child = Command::new("janus")
             .arg("--configs-folder")
             .arg(folder.path())
+            // Its plugin for recordings makes a folder where it is.
+            .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
