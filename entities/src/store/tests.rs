@@ -279,6 +279,10 @@ async fn a_write_that_could_not_begin_leaves_its_connection() {
         .await
         .expect("is written");
     assert!(write(&store, &note("second")).await.is_err());
+    let insert = "INSERT INTO notes (text) SELECT text FROM {rows} WHERE true";
+    let small = [of_notes(insert, &["at once"])];
+    let refused = store.write_at_once(&small, Durability::OnReturn).await;
+    assert!(refused.is_err_and(|error| is_transient(&error)));
     let refused = store.begin().await.expect("nothing is sent yet");
     let count = Statement::from_string(store.backend(), "SELECT COUNT(*) FROM notes");
     assert!(refused.query_one_raw(count).await.is_err());
@@ -293,7 +297,9 @@ async fn a_write_that_could_not_begin_leaves_its_connection() {
     other.close().await;
     assert_eq!(patience(&store).await, 1, "the connection is another one");
     write(&store, &note("third")).await.expect("is written");
-    assert_eq!(notes(&store).await, 2);
+    let written = store.write_at_once(&small, Durability::OnReturn).await;
+    assert!(written.expect("is written").is_some());
+    assert_eq!(notes(&store).await, 3);
 }
 
 #[tokio::test]
