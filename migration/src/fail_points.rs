@@ -1,5 +1,5 @@
-//! Pretends to be another release, for tests of the real program. It needs the feature `fail-points` of test builds and the
-//! environment variable `FAIL_POINT_STEPS`. `additive` and `breaking` are next releases with steps of that kind.
+//! Pretends to be another release, for tests of the real program. It needs a debug build and the environment variable
+//! `FAIL_POINT_STEPS`. `additive` and `breaking` are next releases with steps of that kind.
 
 use std::sync::LazyLock;
 

@@ -9,7 +9,7 @@
 
 mod callers;
 mod chats;
-#[cfg(feature = "fail-points")]
+#[cfg(debug_assertions)]
 mod fail_points;
 mod first;
 mod indexes;
@@ -59,7 +59,7 @@ impl Step {
 /// `Indexes` always is.
 fn steps() -> Vec<Step> {
     #[cfg_attr(
-        not(feature = "fail-points"),
+        not(debug_assertions),
         expect(unused_mut, reason = "only tests change them")
     )]
     let mut steps = vec![
@@ -74,7 +74,7 @@ fn steps() -> Vec<Step> {
         Step::Additive(Box::new(overview::REFUSED)),
         Step::Additive(Box::new(overview::TROUBLES)),
     ];
-    #[cfg(feature = "fail-points")]
+    #[cfg(debug_assertions)]
     fail_points::change(&mut steps);
     steps
 }

@@ -86,6 +86,8 @@ fn sample_text(schema: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dikala_testkit::json_schema;
+
     use super::*;
 
     #[test]
@@ -104,8 +106,7 @@ mod tests {
             "required": ["order", "count", "size", "when", "lines", "urgent"],
         });
         let arguments = Value::Object(sample_arguments(&schema));
-        let validator = jsonschema::validator_for(&schema).expect("a schema");
-        assert!(validator.is_valid(&arguments), "{arguments}");
+        assert_eq!(json_schema::mismatch(&schema, &arguments), None);
         assert!(arguments.get("unasked").is_none());
         assert_eq!(sample_arguments(&json!({"type": "object"})), Map::new());
         assert_eq!(sample_arguments(&json!(null)), Map::new());

@@ -12,6 +12,7 @@
 //! - A [`ModelLine`] is a connection of [`gemini`] or [`openai`] without a socket, for simulated time.
 //! - [`phone`] is a SIP phone without audio.
 //! - [`meta`] is a simulated Meta: settings of a business number, and calls from WhatsApp.
+//! - [`json_schema`] compares a value with a schema.
 //! - [`tls`] has servers and clients of TLS, with the certificates of [`certificate`].
 //! - [`rows`] has initial rows; [`large`] fills tables with years of data.
 //! - [`free_port`] returns a port for a program that needs a fixed one, or one where nothing listens.
@@ -27,6 +28,7 @@ mod aside;
 pub mod certificate;
 mod folder;
 pub mod gemini;
+pub mod json_schema;
 pub mod large;
 pub mod meta;
 mod model_line;

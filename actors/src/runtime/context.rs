@@ -40,7 +40,7 @@ pub trait Metered: Actor<Context = MeteredContext<Self>> + Supervised {
     fn meter() -> &'static ActorMeter;
 
     /// Makes the actor available to fault injection.
-    #[cfg(feature = "fail-points")]
+    #[cfg(debug_assertions)]
     fn register_fail_points(actor: &Addr<Self>);
 
     /// The instance's name; without one it has a number.
@@ -61,7 +61,7 @@ macro_rules! metered {
                 &METER
             }
 
-            #[cfg(feature = "fail-points")]
+            #[cfg(debug_assertions)]
             fn register_fail_points(actor: &::actix::Addr<Self>) {
                 $crate::runtime::fail_points::register($name, actor.clone().recipient());
             }
@@ -74,7 +74,7 @@ macro_rules! metered {
             )?
         }
 
-        #[cfg(feature = "fail-points")]
+        #[cfg(debug_assertions)]
         impl ::actix::Handler<$crate::runtime::fail_points::Fail> for $actor {
             type Result = ();
 
@@ -161,7 +161,7 @@ impl<A: Metered> MeteredContext<A> {
             });
         });
         let addr = Addr::new(sender);
-        #[cfg(feature = "fail-points")]
+        #[cfg(debug_assertions)]
         A::register_fail_points(&addr);
         addr
     }

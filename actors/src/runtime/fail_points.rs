@@ -1,7 +1,7 @@
 //! Fault injection for tests of the real binary: an actor that panics, sticks, blocks its thread or has a full
 //! mailbox, and a wall clock that was set.
 //!
-//! Only in test builds with the feature `fail-points`, if the environment variable `FAIL_POINTS` names a pipe. Each
+//! Only in debug builds, and only if the environment variable `FAIL_POINTS` names a pipe. Each
 //! line of the pipe is a fault, an actor's metric name and milliseconds: `stick webhook_dispatcher 6000`.
 //! `FAIL_POINT_CLOCK` names a file with the wall clock's offset in milliseconds.
 

@@ -5,7 +5,7 @@ pub mod answer;
 pub mod circuit;
 pub mod clock;
 pub mod context;
-#[cfg(feature = "fail-points")]
+#[cfg(debug_assertions)]
 pub mod fail_points;
 pub mod fair_semaphore;
 pub mod group_commit;

@@ -190,7 +190,7 @@ impl SystemClock {
                     .duration_since(UNIX_EPOCH)
                     .unwrap_or_default();
                 let wall = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
-                #[cfg(feature = "fail-points")]
+                #[cfg(debug_assertions)]
                 let wall = wall + super::fail_points::wall_set_by_us();
                 wall
             })
