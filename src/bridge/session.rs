@@ -21,7 +21,7 @@ use tokio::{
 use super::{
     BridgeContext,
     budget::{ConnectionBudget, IN_FLIGHT_MAX, MessageReservation},
-    frames::{FrameReader, ReadFault, SocketFrame},
+    frames::{FrameReader, ReadFault, SocketFrame, upgrade},
     newest,
     ordering::{AnsweredMessage, OrderingQueues, ParsedMessage, payer},
     protocol::{self, MessageRefusal},
@@ -63,10 +63,8 @@ pub async fn connect(
     if !speaks_ours {
         return Err(no_upgrade().into());
     }
-    let (response, session, stream) =
-        actix_ws::handle_with_protocols(&request, body, &[SUBPROTOCOL])
-            .map_err(|_| no_upgrade())?;
-    let frames = FrameReader::new(stream, FRAME_BYTES_MAX);
+    let opened = upgrade(&request, body, SUBPROTOCOL, FRAME_BYTES_MAX).await;
+    let (response, session, frames) = opened.map_err(|_| no_upgrade())?;
     let (announced, is_announced) = oneshot::channel();
     let context = context.get_ref().clone();
     let work = run(context, bridge, session, frames, announced);

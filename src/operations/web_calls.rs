@@ -1,10 +1,12 @@
 //! Tokens for calls from browsers. A token is good once, for a minute; only its hash is kept.
 
 use dikala_entities::{
-    AgentId, CalleeNumber, CallerNumber, Credential, CredentialHash, Millis, PhoneNumber, Store,
-    TenantId, WEB_CALL_SCHEME, web_call,
+    AgentId, CalleeNumber, CallerNumber, Credential, CredentialHash, Millis, OfTenant, PhoneNumber,
+    Store, TenantId, WEB_CALL_SCHEME, WidgetId, store::Transaction, web_call, widget,
 };
-use sea_orm::{ConnectionTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, Statement};
+use sea_orm::{
+    ConnectionTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, QuerySelect, Statement,
+};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -32,6 +34,13 @@ const FORGET: &str = "DELETE FROM web_calls WHERE tenant_id = $1 AND used_at IS 
 const KEPT_MS: i64 = 10 * 60_000;
 /// The time after its use in which a widget's token counts: longer than a call can last.
 const COUNTED_MS: i64 = 5 * 60 * 60_000;
+/// The time from the use of a token until its call is stored, at most.
+const OPENING_MS: i64 = 5_000;
+/// Calls of a widget that run or are about to. Running calls are few, tokens of hours are many: each running call looks up its own.
+const BEGUN: &str = "SELECT \
+    (SELECT COUNT(*) FROM web_calls WHERE widget_id = $1 AND used_at > $2) + \
+    (SELECT COUNT(*) FROM calls c WHERE c.tenant_id = $3 AND c.outcome IS NULL AND EXISTS \
+     (SELECT 1 FROM web_calls w WHERE w.hash = c.bridge_call_id AND w.widget_id = $1 AND w.used_at <= $2)) AS calls";
 
 /// A call from a browser that is about to begin.
 #[derive(Clone, Debug, ToSchema)]
@@ -176,6 +185,8 @@ fn sockets(base: &str) -> String {
 #[derive(Debug, FromQueryResult)]
 pub struct UsedToken {
     pub hash: CredentialHash,
+    tenant_id: TenantId,
+    widget_id: Option<WidgetId>,
     pub agent_id: AgentId,
     pub caller_number: CallerNumber,
     pub is_detailed: bool,
@@ -191,19 +202,70 @@ pub async fn is_good(store: &Store, token: &Credential, now: Millis) -> Result<b
     Ok(found.is_some())
 }
 
-/// Uses a token up; `None` if it is unknown, used or too old.
-pub async fn take(
-    store: &Store,
-    token: &Credential,
+/// The reason why a token cannot be used.
+#[derive(Debug)]
+pub enum TokenFault {
+    /// It is unknown, used or too old.
+    Unknown,
+    /// As many visitors of its widget talk as allowed. It can be used later.
+    Busy,
+    Failed(DbErr),
+}
+
+impl From<DbErr> for TokenFault {
+    fn from(error: DbErr) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The number of calls of a widget.
+#[derive(Debug, FromQueryResult)]
+pub struct WidgetCalls {
+    pub calls: i64,
+}
+
+/// The calls by a widget that run or are about to.
+pub async fn begun(
+    db: &impl ConnectionTrait,
+    widget: &widget::Model,
     now: Millis,
-) -> Result<Option<UsedToken>, DbErr> {
+) -> Result<i64, DbErr> {
+    let opening = now.plus_ms(-OPENING_MS);
+    let values = [widget.id.into(), opening.into(), widget.tenant_id.into()];
+    let count = Statement::from_sql_and_values(db.get_database_backend(), BEGUN, values);
+    let count = WidgetCalls::find_by_statement(count).one(db).await?;
+    Ok(count.map_or(0, |count| count.calls))
+}
+
+/// True if a call by this widget may go on whose token was just used in this transaction. The widget's row stays locked, so that
+/// the tokens of its visitors are counted one after the other.
+async fn has_place(
+    txn: &Transaction,
+    (tenant, widget): (TenantId, WidgetId),
+    now: Millis,
+) -> Result<bool, DbErr> {
+    let row = widget::Entity::one_of(tenant, widget).lock_exclusive();
+    match row.one(txn).await? {
+        Some(widget) => Ok(begun(txn, &widget, now).await? <= widget.max_concurrent),
+        None => Ok(false),
+    }
+}
+
+/// Uses a token up.
+pub async fn take(store: &Store, token: &Credential, now: Millis) -> Result<UsedToken, TokenFault> {
     let txn = store.begin().await?;
     let sql = "UPDATE web_calls SET used_at = $1, expires_at = CASE WHEN widget_id IS NULL THEN CAST($2 AS BIGINT) ELSE CAST($4 AS BIGINT) END \
-               WHERE hash = $3 AND used_at IS NULL AND expires_at > $1 RETURNING hash, agent_id, caller_number, is_detailed";
+               WHERE hash = $3 AND used_at IS NULL AND expires_at > $1 RETURNING hash, tenant_id, widget_id, agent_id, caller_number, is_detailed";
     let (kept, counted) = (now.plus_ms(KEPT_MS), now.plus_ms(COUNTED_MS));
     let values = [now.into(), kept.into(), token.hash().into(), counted.into()];
     let take = Statement::from_sql_and_values(store.backend(), sql, values);
     let taken = UsedToken::find_by_statement(take).one(&txn).await?;
+    let taken = taken.ok_or(TokenFault::Unknown)?;
+    if let Some(widget) = taken.widget_id
+        && !has_place(&txn, (taken.tenant_id, widget), now).await?
+    {
+        return Err(TokenFault::Busy);
+    }
     txn.commit().await?;
     Ok(taken)
 }

@@ -23,10 +23,10 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use self::session::{BrowserCall, FRAME_BYTES_MAX};
 use crate::{
-    bridge::frames::FrameReader,
+    bridge::frames::upgrade,
     http::{denied::HttpRefusal, error::ApiError},
     node::Runtime,
-    operations::web_calls::{self, PATH},
+    operations::web_calls::{self, PATH, TokenFault},
 };
 
 /// The WebSocket subprotocol.
@@ -83,15 +83,20 @@ async fn call(
         let words = "Too many calls are running, or the service stops. Try again in a moment.";
         return Err(HttpRefusal::unavailable("unavailable", words).into());
     };
-    let (response, session, stream) =
-        actix_ws::handle_with_protocols(&request, body, &[SUBPROTOCOL])
-            .map_err(|_| no_upgrade())?;
-    let used = web_calls::take(&runtime.store, &token, now).await;
-    let used = used.map_err(ApiError::from)?.ok_or_else(unknown)?;
+    let opened = upgrade(&request, body, SUBPROTOCOL, FRAME_BYTES_MAX).await;
+    let (response, session, frames) = opened.map_err(|_| no_upgrade())?;
+    let used = match web_calls::take(&runtime.store, &token, now).await {
+        Ok(used) => used,
+        Err(TokenFault::Unknown) => return Err(unknown().into()),
+        Err(TokenFault::Busy) => {
+            let words = "As many visitors talk as this widget allows. Try again in a moment.";
+            return Err(HttpRefusal::unavailable("unavailable", words).into());
+        }
+        Err(TokenFault::Failed(error)) => return Err(ApiError::from(error).into()),
+    };
     let agent = request.headers().get(header::USER_AGENT);
     let agent = agent.and_then(|agent| agent.to_str().ok());
     let user_agent = agent.map(|agent| agent.chars().take(USER_AGENT_CHARS_MAX).collect());
-    let frames = FrameReader::new(stream, FRAME_BYTES_MAX);
     let (call, leg, notes) = BrowserCall::new(session, frames, used.is_detailed);
     let opened = WebCall {
         id: used.hash.as_str().to_owned(),

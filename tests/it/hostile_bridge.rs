@@ -179,6 +179,8 @@ async fn frames_that_are_wrong_close_with_the_code_that_says_how() {
         ),
         (vec![(TEXT, &mebibyte[..]), (TEXT, &b""[..])], 1009),
         (vec![(GOES_ON, &b"x"[..])], 1002),
+        // A bit of an extension.
+        (vec![(TEXT | 0x40, &b"{}"[..])], 1002),
         (vec![(TEXT, &b"[]"[..])], 1008),
     ] {
         let mut socket = RawSocket::open(&world.server.http, &token).await;
@@ -186,6 +188,12 @@ async fn frames_that_are_wrong_close_with_the_code_that_says_how() {
             socket.send(first, payload).await;
         }
         assert_eq!(socket.closed().await, code);
+    }
+    // A frame that is too long is refused at its header.
+    for length in [(1 << 20) + 1, 1 << 40] {
+        let mut socket = RawSocket::open(&world.server.http, &token).await;
+        socket.declare(TEXT, length).await;
+        assert_eq!(socket.closed().await, 1009);
     }
     // Fragments form one message.
     let mut socket = RawSocket::open(&world.server.http, &token).await;

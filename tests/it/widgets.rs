@@ -1,5 +1,8 @@
 //! Widgets by the API, and the requests of their visitors.
 
+use actix_web::http::StatusCode;
+use futures_util::future::join_all;
+
 use crate::dashboard::execute;
 use crate::support::{
     prelude::*,
@@ -231,6 +234,48 @@ async fn a_key_is_good_for_calls_within_its_limits_only(
     )
     .await;
     ask(&one, &widget, SHOP).await.expect(201);
+    world.assert_ledger_is_exact();
+}
+
+/// The tokens of one visitor hold one place, so there may be more of them than places.
+#[rstest]
+#[actix_web::test]
+async fn no_more_visitors_talk_than_allowed_however_many_tokens_there_are(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let Some(world) = world(store).await else {
+        return;
+    };
+    let limits = json!({"callsPerVisitorPerHour": 20, "maxConcurrent": 2});
+    let widget = create(&world, limits).await;
+    let one = visitor(&world, "192.0.2.1");
+    let mut urls = Vec::new();
+    for _ in 0..6 {
+        urls.push(text(&ask(&one, &widget, SHOP).await.expect(201), "url"));
+    }
+    let opened = join_all(urls.iter().map(|url| TestBrowser::open(url))).await;
+    let (talking, refused): (Vec<_>, Vec<_>) = opened.into_iter().partition(Result::is_ok);
+    assert_eq!(talking.len(), 2);
+    let busy = |opened: &Result<_, StatusCode>| {
+        opened.as_ref().err() == Some(&StatusCode::SERVICE_UNAVAILABLE)
+    };
+    assert!(refused.iter().all(busy));
+    let mut talking: Vec<TestBrowser> = talking.into_iter().flatten().collect();
+    let first = talking.remove(0);
+    let call = first.ready().await;
+    talking[0].ready().await;
+    // A token that was refused is good once there is a place.
+    first.send(&json!({"type": "hangup"}));
+    first.ended().await;
+    world.tenant.call_over(&call).await;
+    let server = &world.server;
+    execute(
+        server,
+        "UPDATE web_calls SET used_at = used_at - 6000 WHERE used_at IS NOT NULL",
+    )
+    .await;
+    let opened = join_all(urls.iter().map(|url| TestBrowser::open(url))).await;
+    assert_eq!(opened.iter().filter(|opened| opened.is_ok()).count(), 1);
     world.assert_ledger_is_exact();
 }
 

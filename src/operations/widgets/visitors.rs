@@ -7,8 +7,7 @@
 use std::net::IpAddr;
 
 use dikala_entities::{
-    AgentId, CalleeNumber, Millis, OfTenant, Store, TenantId, WIDGET_SCHEME, WidgetId, web_call,
-    widget,
+    AgentId, CalleeNumber, Millis, OfTenant, Store, WIDGET_SCHEME, WidgetId, web_call, widget,
 };
 use sea_orm::{
     ConnectionTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, QuerySelect, Statement,
@@ -16,25 +15,20 @@ use sea_orm::{
 };
 use sha2::{Digest, Sha256};
 
-use super::super::web_calls::WebCallToken;
+use super::super::web_calls::{self, WebCallToken, WidgetCalls};
 use crate::http::error::ApiError;
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
-/// The time from the use of a token until its call is stored, at most.
-const OPENING_MS: i64 = 5_000;
 /// A token can be used once the agent takes calls, and the tenant has minutes for one.
 const IS_READY: &str = "SELECT 1 AS one FROM agents a JOIN tenants t ON t.id = a.tenant_id \
     JOIN credit_accounts c ON c.tenant_id = t.id \
     WHERE a.id = $1 AND a.is_active AND t.suspended_at IS NULL AND c.available > 0";
 const OF_VISITOR: &str = "SELECT COUNT(*) AS calls, MIN(COALESCE(used_at + 3600000, expires_at)) AS next_at FROM web_calls \
     WHERE widget_id = $1 AND visitor = $2 AND (used_at > $3 OR (used_at IS NULL AND expires_at > $4))";
-/// The unused tokens of one visitor hold one place: otherwise a single one could take all places without a call.
-/// Running calls are few, tokens of hours are many: each running call looks up its own.
-const OF_WIDGET: &str = "SELECT \
-    (SELECT COUNT(*) FROM web_calls WHERE widget_id = $1 AND used_at > $2) + \
-    (SELECT COUNT(DISTINCT visitor) FROM web_calls WHERE widget_id = $1 AND used_at IS NULL AND expires_at > $3) + \
-    (SELECT COUNT(*) FROM calls c WHERE c.tenant_id = $4 AND c.outcome IS NULL AND EXISTS \
-     (SELECT 1 FROM web_calls w WHERE w.hash = c.bridge_call_id AND w.widget_id = $1 AND w.used_at <= $2)) AS calls";
+/// The unused tokens of one visitor hold one place: otherwise a single one could take all places without a call. So there may be
+/// more tokens than places, and each needs a place when it is used.
+const UNUSED: &str = "SELECT COUNT(DISTINCT visitor) AS calls FROM web_calls \
+    WHERE widget_id = $1 AND used_at IS NULL AND expires_at > $2";
 
 /// The reason why a visitor gets no call.
 #[derive(Debug)]
@@ -76,11 +70,6 @@ struct VisitorCalls {
     calls: i64,
     /// The time at which one of them counts no more.
     next_at: Option<Millis>,
-}
-
-#[derive(Debug, FromQueryResult)]
-struct WidgetCalls {
-    calls: i64,
 }
 
 /// The hash that stands for a visitor's address in the database.
@@ -136,7 +125,10 @@ async fn admit(
     if let Some(seconds) = waits(db, widget, visitor, now).await? {
         return Err(VisitorRefusal::Often(seconds));
     }
-    match running(db, widget.id, widget.tenant_id, now).await? < widget.max_concurrent {
+    let unused = statement(db, UNUSED, [widget.id.into(), now.into()]);
+    let unused = WidgetCalls::find_by_statement(unused).one(db).await?;
+    let unused = unused.map_or(0, |count| count.calls);
+    match web_calls::begun(db, widget, now).await? + unused < widget.max_concurrent {
         true => Ok(()),
         false => Err(VisitorRefusal::Busy),
     }
@@ -163,19 +155,6 @@ async fn waits(
         let left = count.next_at.unwrap_or(now).since(now);
         left.saturating_add(999).div_euclid(1_000).max(1)
     }))
-}
-
-/// The calls by a widget that run, with those that may begin at any moment.
-async fn running(
-    db: &impl ConnectionTrait,
-    widget: WidgetId,
-    tenant: TenantId,
-    now: Millis,
-) -> Result<i64, DbErr> {
-    let opening = now.plus_ms(-OPENING_MS);
-    let values = [widget.into(), opening.into(), now.into(), tenant.into()];
-    let count = WidgetCalls::find_by_statement(statement(db, OF_WIDGET, values));
-    Ok(count.one(db).await?.map_or(0, |count| count.calls))
 }
 
 fn statement<const N: usize>(

@@ -63,6 +63,12 @@ impl RawSocket {
         Self(stream)
     }
 
+    /// Sends the header of a frame of this length, and nothing of its payload.
+    pub async fn declare(&mut self, first: u8, length: u64) {
+        let header = [&[first, 0x80 | 127], &length.to_be_bytes()[..], &[0; 4]].concat();
+        self.0.write_all(&header).await.unwrap();
+    }
+
     /// Sends a frame with a zero mask. Returns false if the socket takes no more for a second, or is closed.
     pub async fn send(&mut self, first: u8, payload: &[u8]) -> bool {
         let mut frame = vec![first];
