@@ -85,7 +85,7 @@ pub const ROUTES: &[ApiRoute] = &[
     get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(answer(numbers::show::<numbers::PhoneNumberView>)), "One phone number.").ok::<numbers::PhoneNumberView>().fails(NUMBER),
     post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(again(numbers::assign_agent)), "Point a number at an agent, or at none.").takes::<numbers::Assignment>().ok::<numbers::PhoneNumberView>().fails(NUMBER).leaves(AuditAction::NumberAssign),
 
-    get("/calls", "calls.list", |r| r.to(answer(calls::list)), "A page of calls, newest first.").query(&["limit", "offset", "before", "status", "from", "to", "agentId", "phoneNumberId", "callerNumber", "channel"]).ok::<calls::CallList>(),
+    get("/calls", "calls.list", |r| r.to(answer(calls::list)), "A page of calls, newest first.").query(&["limit", "offset", "before", "status", "from", "to", "agentId", "phoneNumberId", "callerNumber", "channel", "q"]).ok::<calls::CallList>(),
     get("/calls/stats", "calls.stats", |r| r.to(answer(call_stats::show)), "How many calls there were, how they ended and how long was talked, by hour or day.").query(&["interval", "timeZone", "from", "to", "agentId", "phoneNumberId"]).ok::<call_stats::CallStats>(),
     get("/calls/{id}", "calls.get", |r| r.to(answer(calls::show::<calls::CallView>)), "One call.").ok::<calls::CallView>().fails(CALL),
     delete("/calls/{id}", "calls.delete", |r| r.to(again(calls::erase)), "Erase what was said in a call that is over, its numbers and its metadata; what it cost stays.").fails(RUNNING_CALL).leaves(AuditAction::CallErase),

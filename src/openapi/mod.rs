@@ -22,7 +22,7 @@ use utoipa::{
 
 use self::schema::{is_of_value, to_value, with_values};
 use crate::http::{
-    extract::{LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX},
+    extract::{LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, SEARCHED},
     idempotency::KEY_LENGTH_MAX,
 };
 
@@ -357,6 +357,11 @@ fn parameter_of_whose(name: &str) -> Option<(&'static str, Value)> {
         "callerNumber" => (
             "Only calls of this caller.",
             to_value(&CallerNumber::schema()),
+        ),
+        "q" => (
+            "Only calls with this part of the caller's or called number. `0812` also finds numbers that begin with `+62812`. Of the \
+             newest 200,000 calls, or of those between `from` and `to`.",
+            json!({"type": "string", "minLength": SEARCHED.0, "maxLength": SEARCHED.1}),
         ),
         "channel" => (
             "Only calls over this channel.",

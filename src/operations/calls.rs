@@ -44,6 +44,11 @@ use crate::{
 const GO_BACK: &str =
     "to go further back give the id of the last call that you have as before, or to";
 
+/// The largest `offset` of a search, whose calls before the page are kept in memory.
+const SEARCH_OFFSET_MAX: i64 = 1_000;
+/// A search that is not done looks at 10,000 older calls, up to this many times.
+const SEARCHES_MAX: usize = 20;
+
 /// A call, running or over. What is only known at the end is null until then.
 #[derive(Clone, Debug, DerivePartialModel, Serialize, ToSchema)]
 #[sea_orm(entity = "call::Entity")]
@@ -172,7 +177,42 @@ pub async fn show<V: PartialModelTrait + Serialize>(
 /// A page of the tenant's calls.
 pub async fn list(context: OperationContext, query: Query) -> Result<CallList, ApiError> {
     let filter = CallFilter::read(&query.0)?;
-    page(context.store().api_reader(), context.tenant()?, &filter).await
+    let (db, tenant) = (context.store().api_reader(), context.tenant()?);
+    match &filter.part {
+        None => page(db, tenant, &filter).await,
+        Some(_) => search(db, tenant, &filter).await,
+    }
+}
+
+/// A page of the calls in which a part of a number was found. Looks at the newest calls, a bounded number of them.
+async fn search(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    filter: &CallFilter,
+) -> Result<CallList, ApiError> {
+    let page = filter.page;
+    if page.offset > SEARCH_OFFSET_MAX {
+        let predicate = format!("must be at most {SEARCH_OFFSET_MAX} in a search; {GO_BACK}");
+        let fault = ValueFault::new(FieldCode::TooLarge, predicate).bounded(SEARCH_OFFSET_MAX);
+        return Err(ApiError::field(fault.in_field("offset")));
+    }
+    let wanted = page.offset.saturating_add(page.limit).unsigned_abs() + 1;
+    let mut older = match filter.before {
+        Some(before) => Some(end_of_page(db, tenant, before).await?),
+        None => None,
+    };
+    let mut calls: Vec<CallView> = Vec::new();
+    for _ in 0..SEARCHES_MAX {
+        let missing = wanted - calls.len() as u64;
+        let (found, since) = newest(db, tenant, filter, older, missing).await?;
+        calls.extend(found);
+        older = since;
+        if older.is_none() || calls.len() as u64 >= wanted {
+            break;
+        }
+    }
+    let (calls, has_more) = page.cut(calls);
+    Ok(CallList::new(page, calls, has_more))
 }
 
 /// A page of a tenant's calls, newest first.

@@ -2,10 +2,11 @@
 
 use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{AgentId, CallId, CallStatus, OfTenant, PhoneNumberId, call};
+use dikala_testkit::rows;
 use sea_orm::{
     ConnectionTrait, DbBackend, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QueryTrait,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::prelude::*;
 use crate::{http::extract::FormFields, operations::calls::filter::CallFilter};
@@ -194,6 +195,59 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
 }
 
 /// SQLite's plan for the newest calls that match a filter.
+/// A part of the caller's or the called number, written as people write numbers.
+#[rstest]
+#[actix_web::test]
+async fn a_search_finds_parts_of_both_numbers(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let now = world.clock.now();
+    for (n, caller) in [(1, "+6281255501"), (2, "+6281355502"), (3, "sip-4711")] {
+        let at = now.plus_seconds(-100 * n);
+        let mut row = world.ours.call(CallId::new(at), CallStatus::Ended, at);
+        row.phone_number_id = None;
+        row.caller_number = caller.parse().expect("a caller");
+        rows::insert(world.store().writer(), row).await;
+    }
+    let did = world.ours.did.as_str().to_owned();
+    let part_of_did = &did[4..];
+    let found = async |query: &str| {
+        let path = format!("/calls?{query}");
+        let page = world.done("calls.list", &path, None).await.json();
+        let calls = page["calls"].as_array().expect("calls").clone();
+        let callers = calls.iter().map(|call| call["callerNumber"].clone());
+        (callers.collect::<Vec<_>>(), page["hasMore"] == true)
+    };
+    let (one, two) = (json!("+6281255501"), json!("+6281355502"));
+    assert_eq!(found("q=0812555").await, (vec![one.clone()], false));
+    assert_eq!(found("q=%2B62812555").await, (vec![one.clone()], false));
+    assert_eq!(
+        found("q=5550").await,
+        (vec![one.clone(), two.clone()], false)
+    );
+    assert_eq!(found("q=5550&limit=1").await, (vec![one.clone()], true));
+    assert_eq!(found("q=5550&limit=1&offset=1").await, (vec![two], false));
+    assert_eq!(found("q=sip-4711").await, (vec![json!("sip-4711")], false));
+    assert_eq!(found("q=999999999").await, (vec![], false));
+    // The two calls of the tenant's own number.
+    assert_eq!(found(&format!("q={part_of_did}")).await.0.len(), 2);
+    let (all, _) = found("q=%2B62").await;
+    assert!(all.len() >= 4, "{all:?}");
+    for (query, code) in [
+        ("q=08", "too_short"),
+        (&*format!("q={}", "1".repeat(65)), "too_long"),
+        ("q=5550&offset=1001", "too_large"),
+    ] {
+        let path = format!("/calls?{query}");
+        let refused = world.get(&path).await;
+        assert_eq!(refused.status, 422, "{query}");
+        assert_eq!(
+            refused.json()["error"]["fields"][0]["code"],
+            code,
+            "{query}"
+        );
+    }
+}
+
 async fn plan(world: &ApiWorld, filter: &CallFilter) -> String {
     let (store, tenant) = (world.store(), world.ours.tenant);
     let wanted = filter.by_index(store.reader(), tenant, None).await;

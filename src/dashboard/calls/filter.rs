@@ -134,7 +134,11 @@ fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<CallFilter, A
     let filter = CallFilter::read(&FormFields::from_body(Value::Object(fields))?)?;
     let part = part.transpose();
     let part = part.map_err(|fault| ApiError::field(fault.in_field("callerNumber")))?;
-    Ok(CallFilter { part, ..filter })
+    Ok(CallFilter {
+        part,
+        is_called: false,
+        ..filter
+    })
 }
 
 /// Reads a date as its edge in the reader's zone; other texts are returned unchanged.

@@ -18,6 +18,8 @@ pub const LIMIT_MAX: i64 = 100;
 pub const LIMIT_DEFAULT: i64 = 50;
 /// The largest page offset: the largest integer that every JSON reader holds exactly.
 pub const OFFSET_MAX: i64 = 9_007_199_254_740_991;
+/// Fewest and most characters of a search for a number.
+pub const SEARCHED: (usize, usize) = (3, 64);
 
 /// The treatment of blanks at both ends of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,13 @@
-//! Finds callers by any digits of their number.
+//! Finds calls by any digits of the caller's number, and of the called one.
 //!
 //! The table `caller_parts` has, for each caller, the rest of the number from each digit on. Maintenance fills it a few minutes
 //! after a call's ring, so the newest calls are looked at directly. Then there are two ways to the calls. The index of callers is
 //! used if few calls match. Otherwise the newest calls are read one after the other until a page is full.
 
-use dikala_entities::{CallId, CallerNumber, Millis, OfTenant, TenantId, call, rows::is_one_of};
+use dikala_entities::{
+    CallId, CallerNumber, Millis, OfTenant, PhoneNumberId, TenantId, call, phone_number,
+    rows::is_one_of,
+};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect,
     Statement, Value, sea_query::SimpleExpr,
@@ -43,6 +46,15 @@ pub struct CallerPart {
 }
 
 impl CallerPart {
+    /// A text that is no number, by which a caller may be known.
+    pub fn whole(text: &str) -> Self {
+        Self {
+            typed: text.to_owned(),
+            within: None,
+            start: None,
+        }
+    }
+
     /// Reads digits with the usual signs between them. `+` begins a country code, and `0` a national number. `None` if the text
     /// is no number.
     pub fn read(text: &str) -> Option<Result<Self, ValueFault>> {
@@ -52,7 +64,8 @@ impl CallerPart {
             return None;
         }
         let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-        if digits.len() < DIGITS_MIN {
+        let is_country = text.starts_with('+') && !digits.is_empty();
+        if digits.len() < DIGITS_MIN && !is_country {
             let predicate = format!("must have at least {DIGITS_MIN} digits");
             let fault = ValueFault::new(FieldCode::TooShort, predicate);
             return Some(Err(fault.bounded(DIGITS_MIN as i64)));
@@ -99,14 +112,34 @@ impl CallerPart {
         self.within.clone().into_iter().chain(start)
     }
 
+    /// The tenant's numbers that match.
+    async fn called(
+        &self,
+        db: &impl ConnectionTrait,
+        tenant: TenantId,
+    ) -> Result<Vec<PhoneNumberId>, DbErr> {
+        let numbers = phone_number::Entity::of(tenant).all(db).await?;
+        let matching = numbers
+            .into_iter()
+            .filter(|number| self.is_in(number.did.as_str()));
+        Ok(matching.map(|number| number.id).collect())
+    }
+
     /// Finds the way to the matching calls of a tenant. `times`: only calls from the first on and up to the second are wanted.
+    /// With `is_called` the digits may also be in the called number.
     pub async fn search(
         &self,
         db: &impl ConnectionTrait,
         tenant: TenantId,
         (from, until): (Option<Millis>, Option<Millis>),
+        is_called: bool,
     ) -> Result<FoundCallers, DbErr> {
-        if let Some(callers) = self.callers(db, tenant).await?
+        let called = match is_called {
+            true => self.called(db, tenant).await?,
+            false => Vec::new(),
+        };
+        if called.is_empty()
+            && let Some(callers) = self.callers(db, tenant).await?
             && let Some(condition) = by_index(db, tenant, &callers).await?
         {
             return Ok(FoundCallers {
@@ -116,8 +149,12 @@ impl CallerPart {
             });
         }
         let since = window(db, tenant, until).await?;
+        let mut condition = self.condition();
+        if !called.is_empty() {
+            condition = condition.add(call::Column::PhoneNumberId.is_in(called));
+        }
         Ok(FoundCallers {
-            condition: self.condition(),
+            condition,
             is_by_index: false,
             since: since.filter(|(since, _)| from.is_none_or(|from| from < *since)),
         })
@@ -334,6 +371,7 @@ mod tests {
     #[case("0812", Some("0812"), Some("62812"))]
     #[case(" 0812-34 ", Some("081234"), Some("6281234"))]
     #[case("+62 812", None, Some("62812"))]
+    #[case("+62", None, Some("62"))]
     #[case("7890", Some("7890"), None)]
     #[case("0044", Some("0044"), None)]
     fn what_is_typed(
@@ -351,7 +389,7 @@ mod tests {
 
     #[test]
     fn too_few_digits_are_refused_and_words_are_no_number() {
-        for few in ["1", "+62", "(08)"] {
+        for few in ["1", "62", "(08)", "+"] {
             let read = CallerPart::read(few).expect("a number");
             assert_eq!(
                 read.map_err(|fault| fault.in_field("x").code),

@@ -21,7 +21,9 @@ use super::callers::CallerPart;
 use crate::{
     http::{
         error::ApiError,
-        extract::{FormFields, FormReader, ParseResult, id, instant, word},
+        extract::{
+            BlankRule, FormFields, FormReader, ParseResult, SEARCHED, id, instant, text, word,
+        },
         field::{FieldCode, ValueFault},
     },
     operations::PageRange,
@@ -168,8 +170,10 @@ pub struct CallFilter {
     pub agent: Option<AgentId>,
     pub number: Option<PhoneNumberId>,
     pub caller: Option<CallerNumber>,
-    /// Digits of the caller's number; not in the API.
+    /// Digits of the caller's number.
     pub part: Option<CallerPart>,
+    /// The digits may also be in the called number.
+    pub is_called: bool,
     pub channel: Option<ChannelKind>,
     pub before: Option<CallId>,
 }
@@ -178,6 +182,7 @@ impl CallFilter {
     /// Parses the parameters of `GET /calls`.
     pub fn read(form: &FormFields) -> Result<Self, ApiError> {
         form.read(&[], |form| {
+            let part = form.optional("q", None, part_of_number);
             Some(Self {
                 page: PageRange::read(form),
                 status: form.optional("status", None, word("a status")),
@@ -186,7 +191,8 @@ impl CallFilter {
                 agent: form.optional("agentId", None, id("an agent")),
                 number: form.optional("phoneNumberId", None, id("a phone number")),
                 caller: form.optional("callerNumber", None, caller_number),
-                part: None,
+                is_called: part.is_some(),
+                part,
                 channel: form.optional("channel", None, word("a channel")),
                 before: cursor(form),
             })
@@ -211,7 +217,8 @@ impl CallFilter {
         let asked = self.asked();
         if let Some(part) = &self.part {
             let until = start.map(|(at, _)| at).into_iter().chain(self.to).min();
-            let found = part.search(db, tenant, (self.from, until)).await?;
+            let times = (self.from, until);
+            let found = part.search(db, tenant, times, self.is_called).await?;
             let others = asked.iter().map(|by| self.looked_up(*by));
             let others = others.fold(Condition::all(), Condition::add);
             let since = found.since;
@@ -373,16 +380,29 @@ fn cursor(form: &mut FormReader<'_>) -> Option<CallId> {
     form.optional("before", None, id("a call"))
 }
 
-pub fn caller_number(value: &Json) -> ParseResult<CallerNumber> {
+/// A number in a query string. A plus that was not percent-encoded arrives as a blank.
+fn with_plus(value: &Json) -> String {
     let text = value.as_str().unwrap_or_default();
-    // A plus that was not percent-encoded arrives in a query string as a blank.
-    let mended = match text.strip_prefix(' ') {
+    match text.strip_prefix(' ') {
         Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => format!("+{digits}"),
         _ => text.to_owned(),
-    };
-    mended
+    }
+}
+
+pub fn caller_number(value: &Json) -> ParseResult<CallerNumber> {
+    with_plus(value)
         .parse()
         .map_err(|error| ValueFault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+}
+
+/// A part of a number, or the whole text by which a caller without a number is known.
+fn part_of_number(value: &Json) -> ParseResult<CallerPart> {
+    let (min, max) = SEARCHED;
+    let text = text(min, max, BlankRule::Trim)(&Json::from(with_plus(value)))?;
+    match CallerPart::read(&text) {
+        Some(part) => Ok(part?),
+        None => Ok(CallerPart::whole(&text)),
+    }
 }
 
 /// The sort key of the last call of the previous page.

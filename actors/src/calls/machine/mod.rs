@@ -218,6 +218,11 @@ impl MachineState {
             Some(pending) if pending.reason == reason => pending.initiator,
             _ => initiator,
         };
+        // The normal end of a caller who was joined to a person.
+        let reason = match (reason, self.joined_at) {
+            (HangupReason::Normal, Some(_)) => HangupReason::Transferred,
+            _ => reason,
+        };
         let (status, reason) = bridge_hangup(self.answered_at().is_some(), reason, initiator);
         Step::End(self.ending(status, reason, initiator, self.bounded(at, now)))
     }

@@ -378,6 +378,8 @@ fn a_person_joins_an_answered_call_once() {
     let (reason, initiator) = (HangupReason::Transferred, HangupInitiator::Caller);
     let end = ended(call.hang_up(after(20), after(90), reason, initiator));
     assert_eq!((end.status, end.talk_seconds), (CallStatus::Ended, 30));
+    let plain = call.hang_up(after(20), after(90), HangupReason::Normal, initiator);
+    assert_eq!(ended(plain), end, "the normal end of a joined call");
     let over = call.over(&end);
     assert_eq!(over.join(after(99), after(99)), Ok(Step::Repeat));
     let never = answered(10).over(&end);
