@@ -100,7 +100,9 @@ async fn add(booking: BookingArgs, process: CommandContext, json: bool) -> Resul
     let CommandContext { store, by, now, .. } = process;
     let input = of.input();
     let tenant: TenantId = input.id()?.0;
-    let reference = reference.unwrap_or_else(chosen_reference);
+    let trimmed = |text: String| text.trim().to_owned();
+    let reference = reference.map_or_else(chosen_reference, trimmed);
+    let description = description.map(trimmed).filter(|text| !text.is_empty());
     let credit = ledger::Credit {
         tenant,
         minutes,

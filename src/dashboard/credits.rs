@@ -46,7 +46,8 @@ pub async fn show(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse,
     let before = form::asked(&request, PLACE)?.read(&[], |form| {
         Some(form.optional("before", None, id("a transaction")))
     })?;
-    let account = credits::account(&visit.operation(), visit.tenant()).await?;
+    let now = visit.services().clock.now();
+    let account = credits::account(visit.store().api_reader(), visit.tenant(), now).await?;
     let movements = movements(&visit, before).await?;
     let content = html! {
         (figures(&visit, &account))

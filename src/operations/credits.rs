@@ -6,7 +6,11 @@ use dikala_entities::{
     CallId, MINUTES_MAX, Millis, OfTenant, TenantId, TransactionId, TransactionType,
     credit_account, credit_transaction,
 };
-use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect, Select};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryFilter, QueryOrder,
+    QuerySelect, Select,
+    sea_query::{Expr, SimpleExpr},
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -24,7 +28,7 @@ use crate::{
 
 const TEXT_CHARS_MAX: usize = 255;
 
-/// The tenant's minutes. Minutes that are only held for running calls are still in the balance.
+/// The tenant's minutes. Minutes that running calls hold are still in the balance; those that have begun are used.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Balance, example = json!({"balanceMinutes": 480, "lifetimePurchasedMinutes": 1000, "lifetimeUsedMinutes": 520}))]
@@ -112,19 +116,54 @@ impl From<credit_transaction::Model> for TransactionView {
     }
 }
 
-/// The tenant's account. One that is not there yet has neither bought nor used minutes.
+/// An account, and the minutes of running calls that have begun since they were counted.
+#[derive(Debug, FromQueryResult)]
+struct AccountNow {
+    #[sea_orm(nested)]
+    account: credit_account::Model,
+    begun: i64,
+}
+
+/// The minutes that have begun and are held: the ledger counts them when their call asks for more, or ends.
+fn begun(backend: DbBackend, now: Millis) -> SimpleExpr {
+    let (least, greatest, time) = match backend {
+        DbBackend::Postgres => ("LEAST", "GREATEST", "$1"),
+        _ => ("MIN", "MAX", "?"),
+    };
+    let sql = format!(
+        "(SELECT CAST(COALESCE(SUM({least}(h.held, {greatest}(0, ({time} - c.answered_at) / 60000 + 1 - h.used))), 0) AS BIGINT) \
+         FROM credit_holds h JOIN calls c ON c.id = h.call_id WHERE h.tenant_id = credit_accounts.tenant_id \
+         AND h.settled_at IS NULL AND c.outcome IS NULL AND c.answered_at IS NOT NULL)"
+    );
+    Expr::cust_with_values(sql, [now.as_i64()])
+}
+
+/// The tenant's account. Minutes that have begun count as used. An account that is not there yet has neither bought nor used any.
 pub async fn account(
-    context: &OperationContext,
+    db: &impl ConnectionTrait,
     tenant: TenantId,
-) -> Result<credit_account::Model, ApiError> {
-    let found = credit_account::Entity::of(tenant);
-    let found = found.one(context.store().api_reader()).await?;
-    Ok(found.unwrap_or_else(|| credit_account::Model::empty(tenant, 0)))
+    now: Millis,
+) -> Result<credit_account::Model, DbErr> {
+    let begun = begun(db.get_database_backend(), now);
+    let found = credit_account::Entity::of(tenant)
+        .column_as(begun, "begun")
+        .into_model::<AccountNow>()
+        .one(db)
+        .await?;
+    let Some(AccountNow { account, begun }) = found else {
+        return Ok(credit_account::Model::empty(tenant, 0));
+    };
+    Ok(credit_account::Model {
+        held: account.held - begun,
+        used: account.used + begun,
+        ..account
+    })
 }
 
 /// The tenant's own balance.
 pub async fn balance(context: OperationContext) -> Result<BalanceView, ApiError> {
-    let account = account(&context, context.tenant()?).await?;
+    let db = context.store().api_reader();
+    let account = account(db, context.tenant()?, context.now).await?;
     Ok(BalanceView {
         balance_minutes: account.available + account.held,
         lifetime_purchased_minutes: account.purchased,
@@ -135,7 +174,7 @@ pub async fn balance(context: OperationContext) -> Result<BalanceView, ApiError>
 /// A tenant's minutes.
 pub async fn show(context: OperationContext, id: Id<TenantId>) -> Result<Credits, ApiError> {
     context.require_tenant(id.0).await?;
-    let account = account(&context, id.0).await?;
+    let account = account(context.store().api_reader(), id.0, context.now).await?;
     Ok(Credits {
         balance_minutes: account.available + account.held,
         available_minutes: account.available,

@@ -1,7 +1,10 @@
 //! Credit over HTTP.
 
 use dikala_actors::runtime::clock::Clock;
-use dikala_entities::{TransactionId, TransactionType, credit_account, credit_transaction};
+use dikala_entities::{
+    CallId, CallStatus, TransactionId, TransactionType, call, credit_account, credit_hold,
+    credit_transaction,
+};
 use dikala_testkit::rows;
 use serde_json::json;
 
@@ -35,6 +38,53 @@ async fn the_balance_counts_what_is_held(#[values(Sqlite, Postgres)] store: Stor
     assert_eq!(
         balance,
         json!({"balanceMinutes": 75, "lifetimePurchasedMinutes": 100, "lifetimeUsedMinutes": 30})
+    );
+}
+
+/// The ledger counts a minute when the call asks for the next one; whoever looks sees it at once.
+#[rstest]
+#[actix_web::test]
+async fn minutes_that_have_begun_are_used(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let (ours, now) = (&world.ours, world.clock.now());
+    let account = credit_account::Model {
+        available: 94,
+        held: 5,
+        used: 1,
+        purchased: 100,
+        posted: 100,
+        open_holds: 3,
+        ..credit_account::Model::empty(ours.tenant, 0)
+    };
+    rows::insert(world.store().writer(), account).await;
+    // Seconds since the answer, minutes that are counted, and minutes that are held.
+    for (seconds, used, held) in [(0, 0, 2), (61, 1, 1), (200, 0, 2)] {
+        let id = CallId::new(now);
+        let call = call::Model {
+            answered_at: Some(now.plus_seconds(-seconds)),
+            ..ours.call(id, CallStatus::Answered, now.plus_seconds(-300))
+        };
+        rows::insert(world.store().writer(), call).await;
+        let hold = credit_hold::Model {
+            call_id: id,
+            tenant_id: ours.tenant,
+            owner: "node".to_owned(),
+            epoch: 1,
+            request: 1,
+            held,
+            used,
+            last: false,
+            refusal: None,
+            created_at: now,
+            settled_at: None,
+        };
+        rows::insert(world.store().writer(), hold).await;
+    }
+    // One of the first call, one more of the second, and of the third no more than it holds.
+    let balance = world.done("credits.get", "/credits", None).await.json();
+    assert_eq!(
+        balance,
+        json!({"balanceMinutes": 95, "lifetimePurchasedMinutes": 100, "lifetimeUsedMinutes": 5})
     );
 }
 

@@ -1,11 +1,13 @@
 //! A tenant's minutes, and how long they last.
 
-use dikala_entities::{Millis, OfTenant, credit_account};
+use dikala_entities::Millis;
 use sea_orm::DbErr;
 
 use super::{super::view::SignedIn, counted::figures};
 use crate::{
-    api::call_stats::CallInterval, http::error::ApiError, operations::tenants::activity::days_left,
+    api::call_stats::CallInterval,
+    http::error::ApiError,
+    operations::{credits, tenants::activity::days_left},
 };
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
@@ -53,15 +55,14 @@ impl CreditSummary {
     }
 
     async fn of_account(visit: &SignedIn) -> Result<Self, DbErr> {
-        let account = credit_account::Entity::of(visit.tenant())
-            .one(visit.store().api_reader())
-            .await?;
-        Ok(account.map_or_else(Self::default, |account| Self {
+        let now = visit.services().clock.now();
+        let account = credits::account(visit.store().api_reader(), visit.tenant(), now).await?;
+        Ok(Self {
             balance: account.available + account.held,
             threshold: account.low_threshold,
             calls: account.open_holds,
             lasts: Forecast::default(),
-        }))
+        })
     }
 
     /// How long the balance lasts, in words.

@@ -89,7 +89,7 @@ async fn callbacks_that_come_at_once_are_one_booking(#[values(Sqlite, Postgres)]
         "--minutes",
         "7",
         "--reference",
-        "inv-1",
+        " inv-1 ",
     ]);
     assert_eq!(booked["id"], bodies[0]["id"]);
     let entries = api.get("/audit?action=credit.add").await.expect(200);
