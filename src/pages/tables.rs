@@ -4,6 +4,9 @@ use maud::{Markup, html};
 
 use super::view::View;
 
+/// Words of more characters are broken if the table would be too wide otherwise.
+const WORD_CHARS_MAX: usize = 20;
+
 /// A table. On narrow screens each row becomes a list of cells with their column names. A column without a name
 /// holds the actions.
 pub fn table(view: &View, caption: &str, columns: &[String], rows: Vec<Vec<Markup>>) -> Markup {
@@ -24,7 +27,7 @@ pub fn table(view: &View, caption: &str, columns: &[String], rows: Vec<Vec<Marku
                 @for row in rows {
                     tr role="row" {
                         @for ((column, is_figure), cell) in columns.iter().zip(&figures).zip(row) {
-                            td.figure[*is_figure] role="cell" data-column=(column) { (cell) }
+                            td.figure[*is_figure].long[has_long_word(&cell)] role="cell" data-column=(column) { (cell) }
                         }
                     }
                 }
@@ -48,13 +51,23 @@ fn figure_columns(columns: usize, rows: &[Vec<Markup>]) -> Vec<bool> {
 
 /// The visible text of a cell.
 fn text_of(cell: &Markup) -> String {
+    texts_of(cell).collect()
+}
+
+/// The visible texts of a cell, between its tags.
+fn texts_of(cell: &Markup) -> impl Iterator<Item = &str> {
     let pieces = cell.0.split('<').enumerate();
-    let text = |(nth, piece): (usize, &str)| match (nth, piece.split_once('>')) {
-        (0, _) => piece.to_owned(),
-        (_, Some((_, text))) => text.to_owned(),
-        (_, None) => String::new(),
-    };
-    pieces.map(text).collect()
+    pieces.map(|(nth, piece)| match (nth, piece.split_once('>')) {
+        (0, _) => piece,
+        (_, Some((_, text))) => text,
+        (_, None) => "",
+    })
+}
+
+/// True if a word of the cell may have to be broken.
+fn has_long_word(cell: &Markup) -> bool {
+    let is_long = |word: &str| word.chars().nth(WORD_CHARS_MAX).is_some();
+    texts_of(cell).any(|text| text.split_whitespace().any(is_long))
 }
 
 /// True if a text is numbers with their units, or the sign for none.
@@ -107,6 +120,20 @@ mod tests {
         let rows = [["1", "a", "–"], ["–", "2", "–"]];
         let rows: Vec<Vec<Markup>> = rows.map(|row| row.map(cell).into()).into();
         assert_eq!(figure_columns(3, &rows), [true, false, false]);
+    }
+
+    #[test]
+    fn a_cell_with_a_long_word_is_known() {
+        let address = format!("https://example.com/{}", "a".repeat(200));
+        for (text, is_long) in [
+            (&*address, true),
+            ("find_available_appointments", true),
+            ("function.called", false),
+            ("several words that are long together", false),
+        ] {
+            let cell = html! { a href=(address) { (text) } br; code { "wh_1" } };
+            assert_eq!(has_long_word(&cell), is_long, "{text}");
+        }
     }
 
     #[test]

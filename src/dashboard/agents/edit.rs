@@ -322,7 +322,26 @@ pub async fn write_to(
     };
     match begun {
         Ok(begun) => Ok(visit.go(&chat::path(begun.value.chat_id))),
-        Err(error) => again(&visit, &agent, typed, error).await,
+        Err(error) => again(&visit, &agent, typed, of_form(error)).await,
+    }
+}
+
+/// The errors of a draft as errors of the form's fields.
+fn of_form(error: ApiError) -> ApiError {
+    let without_draft = |text: &mut String| {
+        if let Some(rest) = text.strip_prefix("draft.").map(str::to_owned) {
+            *text = rest;
+        }
+    };
+    match error {
+        ApiError::Validation(mut errors) => {
+            for error in &mut errors {
+                without_draft(&mut error.field);
+                without_draft(&mut error.message);
+            }
+            ApiError::Validation(errors)
+        }
+        other => other,
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         calls::words,
-        components::{self, Field},
+        components::Field,
         form::{self, FormState, FormValues},
         view::{DashboardView, SignedIn},
     },
@@ -18,6 +18,7 @@ use crate::{
     http::{
         error::ApiError,
         extract::{Id, RequestBody},
+        field::FieldError,
     },
     operations::{agents, web_calls},
     pages::{
@@ -26,7 +27,8 @@ use crate::{
     },
 };
 
-const CALLER: &Fields = &[("callerNumber", Shape::Phone)];
+const CALLER_NUMBER: &str = "callerNumber";
+const CALLER: &Fields = &[(CALLER_NUMBER, Shape::Phone)];
 /// Ends of calls that the script tells in words.
 const REASONS: [HangupReason; 11] = [
     HangupReason::Normal,
@@ -42,7 +44,7 @@ const REASONS: [HangupReason; 11] = [
     HangupReason::TenantSuspended,
 ];
 /// Texts of the script, with the ids of their messages.
-const WORDS: [(&str, &str); 14] = [
+const WORDS: [(&str, &str); 15] = [
     ("connecting", "talk-connecting"),
     ("ready", "talk-ready"),
     ("ended", "talk-ended"),
@@ -51,6 +53,7 @@ const WORDS: [(&str, &str); 14] = [
     ("refused", "talk-refused"),
     ("missing", "talk-missing"),
     ("wrong", "talk-wrong"),
+    ("wrongCaller", "talk-wrong-caller"),
     ("unavailable", "talk-unavailable"),
     ("interrupted", "talk-interrupted"),
     ("running", "talk-running"),
@@ -62,14 +65,12 @@ const WORDS: [(&str, &str); 14] = [
 /// The part of the agent's page.
 pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
     let script = Asset::Talk.path(visit.audience().base);
-    let caller = Field::text("callerNumber", visit.t("talk-caller")).optional();
-    let caller = caller.hint(visit.t("talk-caller-hint"));
     html! {
         section #talk aria-labelledby="talk-title" data-path=(path_of(agent)) data-script=(script) data-words=(texts(visit)) {
             h2 #talk-title { (visit.t("talk-title")) }
             p { (visit.t("talk-words")) }
             noscript { p { (visit.t("talk-no-script")) } }
-            (components::fields(visit, &FormState::blank(), &[caller]))
+            (caller_field(visit).show(visit, &FormState::blank()))
             div.row {
                 button type="button" data-talk="begin" disabled { (visit.t("talk-begin")) }
                 button.danger type="button" data-talk="end" hidden { (visit.t("talk-end")) }
@@ -85,6 +86,11 @@ pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
             script src=(script) defer {}
         }
     }
+}
+
+fn caller_field(visit: &SignedIn) -> Field {
+    let caller = Field::text(CALLER_NUMBER, visit.t("talk-caller")).optional();
+    caller.hint(visit.t("talk-caller-hint"))
 }
 
 /// The texts of the script: a line with name, tab and text for each.
@@ -116,19 +122,43 @@ pub async fn begin(
     id: Id<AgentId>,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let mut body = form::object(&typed, CALLER)?;
-    if typed.text("name").is_some() {
-        let draft = form::object(&typed, &agents::shapes())?;
-        body.insert("draft".to_owned(), Value::Object(draft));
-    }
-    let body = RequestBody::of(Value::Object(body));
-    let made = web_calls::create_detailed(visit.operation(), id, body).await;
+    let made = match asked(&typed) {
+        Ok(body) => web_calls::create_detailed(visit.operation(), id, body).await,
+        Err(error) => Err(error),
+    };
     match made {
         Ok(made) => Ok(HttpResponse::Ok().json(made.value)),
-        // The form shows what is wrong once it is saved.
-        Err(error @ ApiError::Validation(_)) => {
-            Ok(HttpResponse::UnprocessableEntity().json(json!({"message": error.to_string()})))
-        }
+        Err(ApiError::Validation(errors)) => refused(&visit, typed, errors),
         Err(error) => Err(error),
     }
+}
+
+fn asked(typed: &FormValues) -> Result<RequestBody, ApiError> {
+    let mut body = form::object(typed, CALLER)?;
+    if typed.text("name").is_some() {
+        let draft = form::object(typed, &agents::shapes())?;
+        body.insert("draft".to_owned(), Value::Object(draft));
+    }
+    Ok(RequestBody::of(Value::Object(body)))
+}
+
+/// The errors in words, and the field of the caller's number with its own ones. The form shows its errors once it is saved.
+fn refused(
+    visit: &SignedIn,
+    typed: FormValues,
+    errors: Vec<FieldError>,
+) -> Result<HttpResponse, ApiError> {
+    let message = ApiError::Validation(errors.clone()).to_string();
+    let (of_caller, others): (Vec<_>, Vec<_>) = errors
+        .into_iter()
+        .partition(|error| error.field == CALLER_NUMBER);
+    let field = match of_caller.is_empty() {
+        true => None,
+        false => {
+            let filled = FormState::again(typed, ApiError::Validation(of_caller))?;
+            Some(caller_field(visit).show(visit, &filled).into_string())
+        }
+    };
+    let told = json!({"message": message, "callerField": field, "isFormWrong": !others.is_empty()});
+    Ok(HttpResponse::UnprocessableEntity().json(told))
 }

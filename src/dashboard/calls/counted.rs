@@ -49,7 +49,7 @@ pub async fn read(visit: &SignedIn, filter: &CallFilter) -> Result<CallCount, Ap
 }
 
 impl CallCount {
-    /// `38 calls, 35 answered, 112 min`
+    /// `38 calls, 35 answered, 112 min of talk`. Unlike the minutes used, it is the sum of the seconds of all talks.
     pub fn show(&self, visit: &SignedIn) -> String {
         let counts = [
             ("count", self.calls.into()),

@@ -80,7 +80,8 @@ pub async fn part(
     let title = words::heading(visit, &record.call, record.hand.as_ref());
     let html = html! {
         div #part {
-            h1 { (title) }
+            // It gets the focus if the script removes what had it.
+            h1 tabindex="-1" { (title) }
             (under_way(visit, &record.call))
             (actions(visit, &record.call))
             div.beside {
@@ -136,7 +137,7 @@ fn actions(visit: &SignedIn, call: &call::Model) -> Markup {
     let path = path_of(call.id);
     html! {
         @if visit.is_owner() && !call.status.is_final() {
-            div.actions {
+            div.actions #acts {
                 a.button.danger href={ (path) "/hangup" } { (visit.t("calls-hangup")) }
                 a.button.secondary href={ (path) "/transfer" } { (visit.t("calls-transfer")) }
             }

@@ -83,6 +83,8 @@ if (live && "EventSource" in window) {
   let paused = false;
   let over = false;
   let fresh = 0;
+  // The page's title contains its heading, which may change.
+  let heading = live.querySelector("h1")?.textContent;
   let after = live.dataset.after;
 
   const show = (state) => {
@@ -158,7 +160,7 @@ if (live && "EventSource" in window) {
     return next;
   };
 
-  // Changes the page without moving the focus or the text at the top of the window.
+  // Changes the page without moving the focus or the text at the top of the window. If what had the focus is gone, the heading gets it.
   const still = (change) => {
     const focused = document.activeElement;
     const isRead = (one) => one.getBoundingClientRect().top >= 0;
@@ -166,7 +168,15 @@ if (live && "EventSource" in window) {
     const top = read?.getBoundingClientRect().top;
     change();
     if (read?.isConnected) scrollBy({ top: read.getBoundingClientRect().top - top, behavior: "instant" });
-    if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+    if (focused === document.activeElement) return;
+    const place = focused.isConnected ? focused : live.querySelector("h1[tabindex]") ?? document.getElementById("content");
+    place?.focus({ preventScroll: true });
+  };
+
+  const title = (text) => {
+    if (!heading || !text || text === heading) return;
+    document.title = document.title.replace(heading, () => text);
+    heading = text;
   };
 
   const put = (html) => {
@@ -175,6 +185,7 @@ if (live && "EventSource" in window) {
     if (!old) return element;
     // An element with selected text is changed once the selection is gone.
     held.delete(element.id);
+    title(element.querySelector("h1")?.textContent);
     still(() => { if (!patch(old, element)) held.set(old.id, html); });
     return null;
   };

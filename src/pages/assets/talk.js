@@ -74,17 +74,35 @@ const talkPage = (place) => {
     }
   };
 
+  const number = () => place.querySelector("[name=callerNumber]");
+  const numberField = () => number().closest(".field");
+  const blankNumber = numberField().outerHTML;
+  // Shows the field of the caller's number with or without errors, as it was typed.
+  const showNumber = (html) => {
+    const typed = number().value;
+    numberField().outerHTML = html;
+    number().value = typed;
+  };
+
+  // Shows what is wrong with the caller's number beside it; returns the name of the text that says what to do.
+  const refused = async (answer) => {
+    const { callerField, isFormWrong } = await answer.json();
+    if (callerField) showNumber(callerField);
+    return isFormWrong ? "wrong" : "wrongCaller";
+  };
+
   const token = async () => {
     const body = new URLSearchParams(new FormData(form));
-    body.set("callerNumber", place.querySelector("[name=callerNumber]").value);
+    body.set("callerNumber", number().value);
     const answer = await fetch(`${path}/talk`, { method: "POST", body });
-    if (!answer.ok) throw new CallFault(answer.status === 422 ? "wrong" : "unavailable");
+    if (!answer.ok) throw new CallFault(answer.status === 422 ? await refused(answer) : "unavailable");
     return (await answer.json()).token;
   };
 
   const start = () => {
     log.replaceChildren();
     link.hidden = true;
+    if (number().hasAttribute("aria-invalid")) showNumber(blankNumber);
     running(true);
     show(says.connecting);
     const mine = new VoiceCall(place.dataset.script, {
@@ -95,6 +113,7 @@ const talkPage = (place) => {
         call = null;
         running(false);
         show(says[name] ?? says.ended);
+        if (name === "wrongCaller") number().focus();
       },
     });
     call = mine;

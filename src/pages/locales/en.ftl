@@ -284,6 +284,7 @@ talk-insecure = Browsers give the microphone to pages on HTTPS only. Open this p
 talk-refused = The browser refused the microphone. Allow it beside the page's address, then try again.
 talk-missing = No microphone was found. Connect one, then try again.
 talk-wrong = Something in the form is wrong. Save the agent to see what.
+talk-wrong-caller = The caller's number is wrong. Correct it above, then press Talk again.
 talk-unavailable = The call could not be made. Try again in a moment.
 talk-interrupted = interrupted
 talk-running = running
@@ -885,7 +886,7 @@ calls-period-30 = 30 days
 calls-counted = { $count ->
     [one] { $count } call
    *[other] { $count } calls
-}, { $answered } answered, { $minutes } min
+}, { $answered } answered, { $minutes } min of talk
 calls-counted-many = More than { $count } calls
 calls-from-caller = Call from { $caller }, { $time }
 calls-facts = Facts

@@ -123,6 +123,45 @@ async fn a_page_copies_after_updates_and_says_when_it_is_not_live() {
     browser.see("Live – Pause").await;
 }
 
+/// The button that had the focus is gone, and the heading has it. The rest of the page is the same.
+#[actix_web::test]
+async fn the_end_of_a_call_is_in_the_title_and_leaves_the_focus_in_the_page() {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let world = world!(Sqlite);
+    let bridge = world.tenant.bridge(Socket).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    at_the_calls(&browser, &world).await;
+    browser
+        .go(&format!("{}/dashboard/calls/{call}", world.server.http))
+        .await;
+    browser.see("Live – Pause").await;
+    let title = "return document.title";
+    let before = browser.run(title).await;
+    assert!(before.as_str().unwrap().contains("in progress"), "{before}");
+    let focus = "window.beside = document.querySelector('.beside');
+        document.querySelector('a[href$=\"/transfer\"]').focus()";
+    browser.run(focus).await;
+    bridge.hang_up(&call).await;
+    eventually("the title to change", async || {
+        let title = browser.run(title).await;
+        title.as_str()?.contains("Caller hung up").then_some(())
+    })
+    .await;
+    let focused =
+        "return document.activeElement.tagName + ' ' + document.activeElement.textContent";
+    let focused = browser.run(focused).await;
+    let focused = focused.as_str().unwrap();
+    assert!(
+        focused.starts_with("H1 ") && focused.contains("Caller hung up"),
+        "{focused}"
+    );
+    let same = "return window.beside === document.querySelector('.beside')";
+    assert_eq!(browser.run(same).await, true);
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
 /// A lost mobile network closes no connection. The process that stands still is as silent.
 #[actix_web::test]
 async fn a_page_that_hears_nothing_says_that_it_is_not_live() {

@@ -357,3 +357,67 @@ impl<'a> Reader<'a> {
         self.browser.see(CALLER).await;
     }
 }
+
+/// Names and addresses without a space, as long as they may be.
+async fn long_names(world: &TestWorld) -> Vec<String> {
+    let (server, tenant) = (&world.server, &world.tenant);
+    let name = "Cabang".repeat(20);
+    tenant.change_agent(json!({"name": name})).await;
+    let function = "find_available_appointments_at".repeat(2);
+    let url = format!("{}/{}", world.receiver.url("/long"), "a".repeat(170));
+    tenant.create_function(&function, "POST", &url).await;
+    let hook = tenant.subscribe(&url, &["call.ended"], SECRET).await;
+    let rotate = format!("/webhooks/{hook}/rotate-secret");
+    let secret = json!({"secret": "another-horse-battery-staple"});
+    tenant.api.post(&rotate, secret).await.expect(200);
+    server.cli(&["key", "create", "--tenant", &tenant.id, "--name", &name]);
+    let email = format!("{}@example.com", "sari".repeat(12));
+    server.cli(&[
+        "user", "create", "--tenant", &tenant.id, "--email", &email, "--name", &name, "--role",
+        "viewer",
+    ]);
+    let agent = format!("/agents/{}", tenant.agent);
+    let function = format!("{agent}/functions/{function}");
+    let hook = format!("/webhooks/{hook}");
+    [
+        &*agent,
+        &*function,
+        &*hook,
+        "/agents",
+        "/numbers",
+        "/webhooks",
+        "/settings/keys",
+        "/settings/members",
+        "/audit",
+    ]
+    .map(|page| format!("{}/dashboard{page}", server.http))
+    .into()
+}
+
+#[rstest]
+#[actix_web::test]
+async fn long_names_fit_every_window(#[values(320, 800, 1280)] width: u32) {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let world = world!(Sqlite);
+    let pages = long_names(&world).await;
+    enter(&browser, &invited(&world, "rina@example.com"), "Sign in").await;
+    browser.look(width, "light").await;
+    let beyond = "return document.documentElement.scrollWidth - innerWidth";
+    let mut faults = Vec::new();
+    for page in pages {
+        browser.go(&page).await;
+        let beyond = browser.run(beyond).await.as_i64().unwrap();
+        if beyond > 0 {
+            faults.push(format!("{page} is {beyond} px too wide"));
+        }
+        // A long label leaves its fact room.
+        let facts = "return Math.min(...[...document.querySelectorAll('.facts dd')].map(it => it.clientWidth), 999)";
+        let room = browser.run(facts).await.as_i64().unwrap();
+        if room < 120 {
+            faults.push(format!("{page} has {room} px for a fact"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

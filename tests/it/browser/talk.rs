@@ -27,11 +27,25 @@ async fn an_owner_talks_to_an_agent_whose_settings_are_not_saved() {
     enter(&browser, &invited(&world, "rina@example.com"), "Sign in").await;
     let page = format!("{}/dashboard/agents/{}", world.server.http, tenant.agent);
     browser.go(&page).await;
+    // A wrong number is told beside its field, which is no part of the agent's form.
+    browser.fill("Caller's number", "call me").await;
+    browser.press("Talk").await;
+    let told = browser.told_beside("Caller's number").await;
+    assert!(told.contains("This is not a phone number"), "{told}");
+    browser.see("The caller's number is wrong.").await;
+    let focused = "const it = document.activeElement; return [it.name, it.value, it.getAttribute('aria-invalid')]";
+    assert_eq!(
+        browser.run(focused).await,
+        json!(["callerNumber", "call me", "true"])
+    );
+    browser.fill("Caller's number", "0812 3456 7890").await;
     browser.choose("Language", "English").await;
     browser.see("Not saved yet").await;
     browser.press("Talk").await;
     browser.see("This is the test voice of Dikala").await;
     browser.see("The agent is on the line").await;
+    let wrong = "return document.querySelectorAll('[aria-invalid]').length";
+    assert_eq!(browser.run(wrong).await, 0);
     for key in ["4", "2", "7", "#"] {
         browser.press(key).await;
     }

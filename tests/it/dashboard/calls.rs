@@ -88,7 +88,7 @@ async fn calls_are_listed_newest_first_page_by_page_and_found_again(
         .assert_shows("No calls match");
 
     let counted = browser.open(&format!("{CALLS}?caller=456")).await;
-    counted.assert_shows("28 calls, 1 answered, 0 min");
+    counted.assert_shows("28 calls, 1 answered, 0 min of talk");
     let short = browser.open(&format!("{CALLS}?caller=08")).await;
     assert_eq!(short.status, 422);
     assert_eq!(short.input("callerNumber")["value"], "08");

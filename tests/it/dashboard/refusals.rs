@@ -229,3 +229,65 @@ async fn a_password_is_not_replaced_without_the_old_one(#[values(Sqlite)] store:
     let page = try_password(&still, &owner.email, PASSWORD).await;
     assert_eq!(page.status, 303, "the password is as it was");
 }
+
+/// The errors of a draft stand beside the fields of the form, as those of a change do.
+#[actix_web::test]
+async fn what_is_wrong_in_a_form_to_be_tried_is_told_beside_its_fields() {
+    let setup = WorldSetup::new().set("telephony.pipeline.llm.url", "http://127.0.0.1:9");
+    let world = world!(Sqlite, setup);
+    let browser = owner(&world).await.browser;
+    let agent = format!("{AGENTS}/{}", world.tenant.agent);
+    let form = browser.open(&agent).await.form(&agent);
+    let form = form.set("name", "").set("maxCallDurationMinutes", "0");
+    let chats = HtmlForm {
+        action: format!("{agent}/chats"),
+        ..form.clone()
+    };
+    for form in [form, chats] {
+        let page = browser.submit(&form).await;
+        assert_refused(&page, "Name: This is required.");
+        for name in ["name", "maxCallDurationMinutes"] {
+            assert_eq!(page.input(name)["aria-invalid"], "true", "{name}");
+            assert!(page.links().contains(&format!("#f-{name}")), "{name}");
+        }
+        assert_eq!(page.form(&agent).value("maxCallDurationMinutes"), Some("0"));
+        page.assert_hides("draft");
+    }
+}
+
+/// The caller's number stands beside the agent's form. The script shows its field with the error.
+#[actix_web::test]
+async fn a_wrong_callers_number_is_told_apart_from_a_wrong_form() {
+    let world = world!(Sqlite);
+    let browser = owner(&world).await.browser;
+    let agent = format!("{AGENTS}/{}", world.tenant.agent);
+    let form = browser.open(&agent).await.form(&agent);
+    let talk = HtmlForm {
+        action: format!("{agent}/talk"),
+        ..form.tick("callerNumber", "call me")
+    };
+    for (language, words) in [
+        ("en", "This is not a phone number."),
+        ("id", "Ini bukan nomor telepon."),
+    ] {
+        let browser = browser.clone().with("accept-language", language);
+        for (form, is_form_wrong) in [(talk.clone(), false), (talk.clone().set("name", ""), true)] {
+            let page = browser.submit(&form).await;
+            assert_eq!(page.status, 422, "{}", page.html);
+            let told: Value = serde_json::from_str(&page.html).unwrap();
+            assert_eq!(told["isFormWrong"], is_form_wrong, "{told}");
+            let field = text(&told, "callerField");
+            assert!(field.contains(words), "{field}");
+            assert!(
+                field.contains("aria-describedby=\"f-callerNumber-hint f-callerNumber-error\"")
+            );
+            assert!(field.contains("value=\"call me\""), "{field}");
+        }
+    }
+    let nameless = talk.without("callerNumber").set("name", "");
+    let told: Value = serde_json::from_str(&browser.submit(&nameless).await.html).unwrap();
+    assert_eq!(
+        (&told["callerField"], &told["isFormWrong"]),
+        (&Value::Null, &json!(true))
+    );
+}
