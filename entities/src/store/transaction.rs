@@ -125,9 +125,13 @@ impl Store {
         writes: &[BatchWrite],
         durable: Durability,
     ) -> Result<Option<PendingCommit>, DbErr> {
+        let writes = with_rows(writes);
+        if writes.is_empty() {
+            return Ok(Some(PendingCommit::durable()));
+        }
         let written = match self.backend() {
-            DbBackend::Postgres => self.write_as_one_statement(writes, durable).await,
-            _ => self.write_in_transaction(writes).await,
+            DbBackend::Postgres => self.write_as_one_statement(&writes, durable).await,
+            _ => self.write_in_transaction(&writes).await,
         };
         match written {
             Err(error) if found_other_rows(&error) => Ok(None),
@@ -137,16 +141,15 @@ impl Store {
 
     async fn write_in_transaction(
         &self,
-        writes: &[BatchWrite],
+        writes: &[&BatchWrite],
     ) -> Result<Option<PendingCommit>, DbErr> {
-        let together: Vec<&BatchWrite> = writes.iter().filter(|write| write.count() > 0).collect();
-        if let Some(statement) = as_transaction(&together).filter(|_| !together.is_empty()) {
+        if let Some(statement) = as_transaction(writes) {
             let connection = self.critical.acquire().await?;
             connection.transaction(&statement).await?;
             return Ok(Some(PendingCommit::durable()));
         }
         let txn = self.begin_critical_shared().await?;
-        if txn.write_all(writes).await? {
+        if txn.write(writes).await? {
             return txn.commit_pending().await.map(Some);
         }
         txn.rollback().await.map(|()| None)
@@ -154,18 +157,14 @@ impl Store {
 
     async fn write_as_one_statement(
         &self,
-        writes: &[BatchWrite],
+        writes: &[&BatchWrite],
         durable: Durability,
     ) -> Result<Option<PendingCommit>, DbErr> {
-        let writes: Vec<&BatchWrite> = writes.iter().filter(|write| write.count() > 0).collect();
-        if writes.is_empty() {
-            return Ok(Some(PendingCommit::durable()));
-        }
         let settings: &[_] = match durable {
             Durability::OnReturn => &[LOCK_TIMEOUT],
             Durability::AfterConfirm => &[LOCK_TIMEOUT, ("synchronous_commit", "off")],
         };
-        let statement = at_once(&writes, settings);
+        let statement = at_once(writes, settings);
         let mut connection = self.critical.acquire().await?;
         connection.writes();
         let limit = connection.home().limits().statement;
@@ -186,6 +185,11 @@ impl Store {
     pub async fn begin_snapshot(&self) -> Result<Transaction, DbErr> {
         self.reader.begin(TransactionKind::Snapshot).await
     }
+}
+
+/// The writes that write something.
+fn with_rows(writes: &[BatchWrite]) -> Vec<&BatchWrite> {
+    writes.iter().filter(|write| write.count() > 0).collect()
 }
 
 impl Connections {
@@ -305,10 +309,15 @@ impl Transaction {
     /// Executes writes, on PostgreSQL in one round trip. False if one changed fewer rows than it was given; then the
     /// transaction must be [rolled back](Self::rollback).
     pub async fn write_all(&self, writes: &[BatchWrite]) -> Result<bool, DbErr> {
-        let writes: Vec<&BatchWrite> = writes.iter().filter(|write| write.count() > 0).collect();
-        match (self.backend, writes.as_slice()) {
-            (_, []) => Ok(true),
-            (DbBackend::Postgres, writes) => {
+        match with_rows(writes).as_slice() {
+            [] => Ok(true),
+            writes => self.write(writes).await,
+        }
+    }
+
+    async fn write(&self, writes: &[&BatchWrite]) -> Result<bool, DbErr> {
+        match self.backend {
+            DbBackend::Postgres => {
                 self.refuse_after_failure()?;
                 let mut connection = self.connection.lock().await;
                 let counted = connection.arrays(self.limit, &together(writes)).await;
@@ -322,7 +331,7 @@ impl Transaction {
                 }
                 Ok(true)
             }
-            (_, writes) => {
+            _ => {
                 let mut changed = 0;
                 for statement in in_blocks(writes) {
                     changed += self.execute_raw(statement).await?.rows_affected();
