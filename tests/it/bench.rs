@@ -173,6 +173,8 @@ async fn every_scenario_is_measured_on_postgres_which_it_starts_by_itself() {
         "wal_per_call",
         "nodes_1",
         "nodes_2",
+        "nodes_apart_1",
+        "nodes_apart_2",
         "nodes_one_tenant_1",
         "nodes_one_tenant_2",
     ];

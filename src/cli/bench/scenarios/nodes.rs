@@ -17,8 +17,15 @@ use crate::cli::bench::{
 const AT_ONCE: usize = 96;
 const TENANTS: usize = 64;
 /// Calls per second of several nodes over those of one.
-const SPREAD: f64 = 1.8;
-const ALONE: f64 = 1.0;
+const MANY_TENANTS: f64 = 1.8;
+const ONE_TENANT: f64 = 1.0;
+
+/// The nodes at which a tenant calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    All,
+    One,
+}
 
 /// Measures complete calls per second of many tenants, and of one alone.
 pub async fn several(
@@ -26,7 +33,11 @@ pub async fn several(
     progress: &BenchProgress,
 ) -> Result<ScenarioResult> {
     let mut found = ScenarioResult::default();
-    for (name, count, goal) in [("nodes", TENANTS, SPREAD), ("nodes_one_tenant", 1, ALONE)] {
+    for (name, count, spread, goal) in [
+        ("nodes", TENANTS, Spread::All, MANY_TENANTS),
+        ("nodes_apart", TENANTS, Spread::One, MANY_TENANTS),
+        ("nodes_one_tenant", 1, Spread::All, ONE_TENANT),
+    ] {
         let tenants = Tenants {
             count,
             webhooks: None,
@@ -34,7 +45,7 @@ pub async fn several(
         let mut one = None;
         for nodes in [1, ground.nodes] {
             let place = ground.place(tenants).await?;
-            let rate = rate(ground, &place, nodes, &mut found.faults).await?;
+            let rate = rate(ground, &place, nodes, spread, &mut found.faults).await?;
             let mut figure = BenchFigure::new(format!("{name}_{nodes}"), rate, "calls/s");
             if let Some(one) = one.replace(rate) {
                 figure = figure.beside(one).reaching(Goal::ShareOfLimit(goal));
@@ -50,14 +61,19 @@ async fn rate(
     ground: &BenchEnvironment,
     place: &BenchDatabase,
     nodes: usize,
+    spread: Spread,
     faults: &mut FailureCounts,
 ) -> Result<f64> {
     let servers: Vec<MeasuredServer> = (0..nodes).map(|_| place.serve()).collect::<Result<_>>()?;
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
     let share = (AT_ONCE / nodes).max(1);
-    let runs = servers
-        .iter()
-        .map(|server| of_node(place.line(server.http), share, warm_up, time));
+    let runs = servers.iter().enumerate().map(|(node, server)| {
+        let mut line = place.line(server.http);
+        if spread == Spread::One {
+            line.dids = line.dids.into_iter().skip(node).step_by(nodes).collect();
+        }
+        of_node(line, share, warm_up, time)
+    });
     let mut rate = 0.0;
     for (of_one, failed) in try_join_all(runs).await? {
         rate += of_one;
