@@ -300,10 +300,7 @@ fn query_parameter(name: &str, route: &ApiRoute) -> (&'static str, Value) {
             "How telephone numbers are shown.",
             json!({"type": "string", "enum": NumberDisplay::WORDS, "default": "masked"}),
         ),
-        "q" => (
-            "Only tenants whose id is this, or whose name has it somewhere.",
-            json!({"type": "string", "maxLength": 120}),
-        ),
+        "q" => search(route),
         "state" => (
             "Only webhooks that fare so.",
             to_value(&WebhookState::schema()),
@@ -346,6 +343,20 @@ fn parameter_of_ranks(name: &str, route: &ApiRoute) -> Option<(&'static str, Val
     })
 }
 
+fn search(route: &ApiRoute) -> (&'static str, Value) {
+    match route.tag() {
+        "calls" => (
+            "Only calls with this part of the caller's or called number. `0812` also finds numbers that begin with `+62812`. Of the \
+             newest 200,000 calls, or of those between `from` and `to`.",
+            json!({"type": "string", "minLength": SEARCHED.0, "maxLength": SEARCHED.1}),
+        ),
+        _ => (
+            "Only tenants whose id is this, or whose name has it somewhere.",
+            json!({"type": "string", "maxLength": 120}),
+        ),
+    }
+}
+
 /// Filters by owner: agent, number, tenant and others.
 fn parameter_of_whose(name: &str) -> Option<(&'static str, Value)> {
     Some(match name {
@@ -357,11 +368,6 @@ fn parameter_of_whose(name: &str) -> Option<(&'static str, Value)> {
         "callerNumber" => (
             "Only calls of this caller.",
             to_value(&CallerNumber::schema()),
-        ),
-        "q" => (
-            "Only calls with this part of the caller's or called number. `0812` also finds numbers that begin with `+62812`. Of the \
-             newest 200,000 calls, or of those between `from` and `to`.",
-            json!({"type": "string", "minLength": SEARCHED.0, "maxLength": SEARCHED.1}),
         ),
         "channel" => (
             "Only calls over this channel.",

@@ -69,6 +69,23 @@ fn the_document_is_openapi_31_and_the_same_every_time() {
     assert_eq!(document["webhooks"].as_object().map(|w| w.len()), Some(6));
 }
 
+/// Both APIs search by `q`, each for something else.
+#[test]
+fn a_search_is_described_as_what_it_is() {
+    let shortest = |api: &Api, path: &str| {
+        let document = openapi::document(api);
+        let parameters = document["paths"][path]["get"]["parameters"].clone();
+        let parameters = parameters.as_array().expect("parameters").iter();
+        let mut search = parameters.filter(|parameter| parameter["name"] == "q");
+        search.next().expect("a search")["schema"]["minLength"].clone()
+    };
+    assert_eq!(shortest(&API, "/api/v1/calls"), 3);
+    assert_eq!(
+        shortest(&operator_api::API, "/operator/v1/tenants"),
+        Value::Null
+    );
+}
+
 #[test]
 fn the_committed_document_is_this_one() {
     let committed = include_str!("../../../openapi.json");
