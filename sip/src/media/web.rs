@@ -18,8 +18,10 @@ const FRAME: usize = 320;
 const FRAME_MS: u64 = 20;
 /// Speech that the browser has before it is due, because the delay of a connection varies.
 const AHEAD_MS: u64 = 200;
-/// Audio that may come earlier than in real time: a connection that stood still brings all of it at once.
+/// Audio that may come earlier than in real time.
 const EARLY_MAX_MS: u64 = 5_000;
+/// Missing audio that may come later at once: a slow or broken connection brings what the browser kept for it, at most 15 s.
+const KEPT_MAX_MS: u64 = 15_000;
 /// Audio that is missing for longer than this for that long will not come any more.
 const LATE_MS: u64 = 300;
 const CATCH_UP_MS: u64 = 2_000;
@@ -46,8 +48,11 @@ pub struct WebMedia {
     /// Received samples that do not fill a frame yet.
     pending: Vec<i16>,
     began_ms: u64,
-    /// Length of the received audio.
+    /// Length of the received audio, and of that which will not come any more.
     received_ms: u64,
+    /// Audio that may come now, and when it was counted last.
+    allowed_ms: u64,
+    counted_at_ms: u64,
     /// Since when audio is missing.
     late_since_ms: Option<u64>,
     /// When audio came last.
@@ -84,6 +89,8 @@ impl WebMedia {
             pending: Vec::new(),
             began_ms: now_ms,
             received_ms: 0,
+            allowed_ms: EARLY_MAX_MS,
+            counted_at_ms: now_ms,
             late_since_ms: None,
             heard_at_ms: now_ms,
             due_ms: now_ms,
@@ -151,10 +158,12 @@ impl WebMedia {
         self.pending.drain(..taken);
         let elapsed_ms = now_ms.saturating_sub(self.began_ms);
         self.catch_up(elapsed_ms, now_ms);
-        match self.received_ms > elapsed_ms + EARLY_MAX_MS {
-            true => Err(WebFault::TooFast),
-            false => Ok(()),
-        }
+        let passed_ms = now_ms.saturating_sub(self.counted_at_ms);
+        self.counted_at_ms = now_ms;
+        let allowed_ms = (self.allowed_ms + passed_ms).min(EARLY_MAX_MS + KEPT_MAX_MS);
+        let heard_ms = (taken / FRAME) as u64 * FRAME_MS;
+        self.allowed_ms = allowed_ms.checked_sub(heard_ms).ok_or(WebFault::TooFast)?;
+        Ok(())
     }
 
     /// Audio that was never sent leaves the count behind. A connection that stood still brings its audio soon.
@@ -421,6 +430,23 @@ mod tests {
         }
         let silent = Err(WebFault::Silent);
         assert_eq!(media.tick(15_000, &mut events, |_| {}), silent);
+    }
+
+    /// A slow connection brings nine tenths of the audio, late, and then all that the browser kept.
+    #[test]
+    fn a_slow_connection_may_bring_what_is_late() {
+        let mut media = WebMedia::new(0);
+        let mut events = Vec::new();
+        let mut sent_ms = 0;
+        for at_ms in (0..150_000).step_by(20) {
+            if sent_ms * 10 < at_ms * 9 {
+                assert_eq!(media.hear(&[0; 640], at_ms, &mut events), Ok(()));
+                sent_ms += 20;
+            }
+        }
+        for _ in (sent_ms..150_000).step_by(1_000) {
+            assert_eq!(media.hear(&[0; 32_000], 150_000, &mut events), Ok(()));
+        }
     }
 
     #[test]
