@@ -95,6 +95,9 @@ pub struct IncomingCall {
     /// Absent means a telephone call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelKind>,
+    /// Changes of the agent for this call alone, in a call from a browser: the fields of `PATCH /agents/{id}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft: Option<Map<String, Value>>,
     /// At most 16 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,

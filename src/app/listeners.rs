@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::actors::ActorSystem;
 use crate::{
     api::context::Services,
-    bridge::{self, BridgeContext},
+    bridge::{self, BridgeContext, DraftReader},
     config::Settings,
     console,
     dashboard::{self, DashboardState},
@@ -200,6 +200,7 @@ impl Listeners {
             bridge: Data::new(BridgeContext {
                 runtime: runtime.clone(),
                 budgets: Arc::default(),
+                drafts: DraftReader::new(runtime.store.clone(), settings.api().agents),
                 stopping: stops.stopping.clone(),
             }),
             web: Data::new(web_context(settings, runtime, parts.web, stops)),

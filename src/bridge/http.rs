@@ -68,7 +68,7 @@ pub async fn messages(
     let rooms = tokio::time::timeout(ROOM_WITHIN, share.rooms(weights))
         .await
         .map_err(|_| ApiError::Unavailable)?;
-    let mut queues = OrderingQueues::new(context.runtime.calls.clone(), share, bridge);
+    let mut queues = OrderingQueues::new(&context, share, bridge);
     for (ticket, (request, room)) in tickets.into_iter().zip(requests.into_iter().zip(rooms)) {
         queues.accept(ticket, request, room);
     }

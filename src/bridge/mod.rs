@@ -5,6 +5,7 @@
 
 mod auth;
 mod budget;
+mod draft;
 pub mod frames;
 mod http;
 mod newest;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use actix_web::{middleware::from_fn, web};
 use tokio::sync::watch;
 
-pub use self::budget::BridgeBudgets;
+pub use self::{budget::BridgeBudgets, draft::DraftReader};
 use crate::{http::middleware::receive_body, node::Runtime};
 
 /// The state that both transports share.
@@ -27,6 +28,7 @@ use crate::{http::middleware::receive_body, node::Runtime};
 pub struct BridgeContext {
     pub runtime: Runtime,
     pub budgets: Arc<BridgeBudgets>,
+    pub drafts: DraftReader,
     /// Becomes true when the service stops; then sockets are closed with 1001.
     pub stopping: watch::Receiver<bool>,
 }

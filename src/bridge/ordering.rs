@@ -3,6 +3,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    rc::Rc,
     time::Instant,
 };
 
@@ -13,7 +14,7 @@ use dikala_actors::{
 use dikala_entities::{BridgeId, CallId, Millis};
 use dikala_protocol::{
     BridgeMessage, CallMessage, CallReport, ErrorCode, FunctionInvocation, Heartbeat,
-    MessageContent, MessageType, NumberedTurn,
+    MessageContent, MessageType, NumberedTurn, ReplyError,
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -23,8 +24,9 @@ use futures_util::{
 use serde_json::Value;
 
 use super::{
+    BridgeContext, DraftReader,
     budget::{ConnectionBudget, MessageReservation, RING_WITHIN, ROOM_WITHIN},
-    protocol::{self, MessageRefusal, QueueKey, Success},
+    protocol::{self, MessageRefusal, QueueKey, Success, reply_error},
     ticket::Ticket,
 };
 
@@ -50,19 +52,29 @@ pub struct AnsweredMessage {
 
 /// Carries out the messages of one connection.
 pub struct OrderingQueues {
-    calls: CallRouter,
-    share: ConnectionBudget,
-    bridge: BridgeId,
+    connection: Rc<BridgeConnection>,
     waiting: HashMap<QueueKey, VecDeque<QueuedMessage>>,
     running: FuturesUnordered<LocalBoxFuture<'static, (Option<QueueKey>, AnsweredMessage)>>,
 }
 
+/// What the messages of one connection need.
+struct BridgeConnection {
+    calls: CallRouter,
+    drafts: DraftReader,
+    share: ConnectionBudget,
+    bridge: BridgeId,
+}
+
 impl OrderingQueues {
-    pub fn new(calls: CallRouter, share: ConnectionBudget, bridge: BridgeId) -> Self {
-        Self {
-            calls,
+    pub fn new(context: &BridgeContext, share: ConnectionBudget, bridge: BridgeId) -> Self {
+        let connection = BridgeConnection {
+            calls: context.runtime.calls.clone(),
+            drafts: context.drafts.clone(),
             share,
             bridge,
+        };
+        Self {
+            connection: Rc::new(connection),
             waiting: HashMap::new(),
             running: FuturesUnordered::new(),
         }
@@ -123,14 +135,10 @@ impl OrderingQueues {
             .ok()
             .map(|message| (message.content.kind(), call_of(&message.content)));
         let answered = match message {
-            Ok(message) => Either::Left(answer(
-                self.calls.clone(),
-                self.share.clone(),
-                self.bridge,
-                ticket,
-                message,
-                room,
-            )),
+            Ok(message) => {
+                let connection = Rc::clone(&self.connection);
+                Either::Left(answer(connection, ticket, message, room))
+            }
             Err(refusal) => Either::Right(ready(AnsweredMessage {
                 ticket,
                 reply: refusal.to_json(),
@@ -139,10 +147,10 @@ impl OrderingQueues {
                 refusal: Some(refusal.code()),
             })),
         };
-        let calls = self.calls.clone();
+        let connection = Rc::clone(&self.connection);
         let finished = answered.map(move |finished| {
             if let Some((kind, call)) = told {
-                record(&calls, kind, call, &finished);
+                record(&connection.calls, kind, call, &finished);
             }
             (key, finished)
         });
@@ -151,15 +159,13 @@ impl OrderingQueues {
 }
 
 async fn answer(
-    calls: CallRouter,
-    share: ConnectionBudget,
-    bridge: BridgeId,
+    connection: Rc<BridgeConnection>,
     ticket: Ticket,
     BridgeMessage { id, content }: BridgeMessage,
     room: MessageReservation,
 ) -> AnsweredMessage {
     let since = ticket.read_at();
-    let (done, room) = carry_out(&calls, &share, bridge, &id, content, since, room).await;
+    let (done, room) = carry_out(&connection, &id, content, since, room).await;
     let opened = done.as_ref().ok().and_then(opened);
     let (reply, refusal) = match done {
         Ok(success) => (protocol::reply(&id, success), None),
@@ -230,22 +236,29 @@ fn queue_key(message: &ParsedMessage) -> Option<QueueKey> {
 /// The inner futures are boxed: thousands of messages wait for a permit at once, and unboxed each would reserve their
 /// size.
 async fn carry_out(
-    calls: &CallRouter,
-    share: &ConnectionBudget,
-    bridge: BridgeId,
+    connection: &BridgeConnection,
     id: &str,
     content: MessageContent,
     since: Instant,
     mut room: MessageReservation,
-) -> (Result<Success, CallError>, MessageReservation) {
+) -> (Result<Success, ReplyError>, MessageReservation) {
+    let BridgeConnection { calls, share, .. } = connection;
+    let bridge = connection.bridge;
     let answer = match content {
-        MessageContent::Incoming(incoming) => {
+        MessageContent::Incoming(mut incoming) => {
             let payer = calls.tenant_of_called(&incoming.called);
             match share.ring_turn(payer, &mut room, RING_WITHIN).await {
                 Err(error) => Err(error),
-                Ok(_turn) => Box::pin(arrived(since, calls.incoming(bridge, incoming)))
-                    .await
-                    .map(Success::Call),
+                Ok(_turn) => {
+                    let drafts = &connection.drafts;
+                    let draft = match Box::pin(drafts.take(bridge, &mut incoming)).await {
+                        Ok(draft) => draft,
+                        Err(error) => return (Err(error), room),
+                    };
+                    Box::pin(arrived(since, calls.incoming(bridge, incoming, draft)))
+                        .await
+                        .map(Success::Call)
+                }
             }
         }
         MessageContent::Call(CallMessage { call, at, report }) => {
@@ -253,11 +266,13 @@ async fn carry_out(
                 Ok(input) => input,
                 Err(ConcurrentReport::Function(function)) => {
                     let message = invocation(bridge, function, at, since);
-                    return Box::pin(invoke(calls, share, call, message, room)).await;
+                    let (done, room) = Box::pin(invoke(calls, share, call, message, room)).await;
+                    return (done.map_err(reply_error), room);
                 }
                 Err(ConcurrentReport::Turn(turn)) => {
                     let told = calls.tell_turn(call, TellTurn { bridge, turn });
-                    return (Box::pin(told).await.map(Success::Call), room);
+                    let done = Box::pin(told).await.map(Success::Call);
+                    return (done.map_err(reply_error), room);
                 }
             };
             let _turn = share.turn(calls.tenant_of_call(call)).await;
@@ -276,7 +291,7 @@ async fn carry_out(
             ended.map(|ended| Success::Heartbeat { ended })
         }
     };
-    (answer, room)
+    (answer.map_err(reply_error), room)
 }
 
 /// A report that no other message waits for.
@@ -378,14 +393,7 @@ mod tests {
     const WAITING_BYTES_MAX: usize = 2_048;
 
     fn size_of_answer<F>(
-        _: impl Fn(
-            CallRouter,
-            ConnectionBudget,
-            BridgeId,
-            Ticket,
-            BridgeMessage,
-            MessageReservation,
-        ) -> F,
+        _: impl Fn(Rc<BridgeConnection>, Ticket, BridgeMessage, MessageReservation) -> F,
     ) -> usize {
         size_of::<F>()
     }

@@ -103,7 +103,7 @@ async fn run(
     let now = context.runtime.clock.now();
     let share = context.budgets.of(bridge);
     let mut reader = SocketReader {
-        queues: OrderingQueues::new(context.runtime.calls.clone(), share.clone(), bridge),
+        queues: OrderingQueues::new(&context, share.clone(), bridge),
         frames,
         share,
         admission: None,

@@ -22,7 +22,7 @@ use utoipa::ToSchema;
 use self::answering::Answering;
 use super::{
     OperationContext, OperationWrite,
-    agents::{self, draft, fields},
+    agents::{self, draft::SavedAgent},
 };
 use crate::{
     audit::AuditChange,
@@ -162,16 +162,10 @@ pub async fn create(
     let (tenant, now) = (context.tenant()?, context.now);
     let agent = agents::find(context.store().api_reader(), tenant, id.0).await?;
     let per_hour = context.chats()?.per_hour;
-    let functions = draft::functions(&context, &agent).await?;
-    let names: Vec<String> = functions.iter().map(|each| each.name.clone()).collect();
-    let limits = context.agent_limits()?;
-    let tried = body.optional_form()?.read(&[], |form| {
-        Some(
-            form.merged("draft", agent.clone(), agent.clone(), |form, agent| {
-                fields::read_into(form, agent, Some(&names), limits)
-            }),
-        )
-    })?;
+    let saved = SavedAgent::read(context.store(), agent, context.agent_limits()?).await?;
+    let tried = body
+        .optional_form()?
+        .read(&[], |form| Some(saved.changed(form)))?;
     let greeting_text = tried
         .greeting_text
         .clone()
@@ -183,9 +177,9 @@ pub async fn create(
     let row = chat::Model {
         id: ChatId::new(now),
         tenant_id: tenant,
-        agent_id: agent.id,
-        is_draft: tried != agent,
-        settings: draft::settings(tried, functions)?,
+        agent_id: id.0,
+        is_draft: saved.is_draft(&tried),
+        settings: saved.settings(tried)?,
         turns: json(&greeting.collect::<Vec<_>>())?,
         messages: 0,
         cost: 0,
@@ -200,7 +194,7 @@ pub async fn create(
     };
     let mut write = context.begin().await?;
     refuse_too_many(&context, &write, per_hour).await?;
-    let change = AuditChange::new(AuditAction::ChatCreate, agent.id).with(row.id);
+    let change = AuditChange::new(AuditAction::ChatCreate, id.0).with(row.id);
     let path = format!("{BASE}/chats/{}/messages", row.id);
     chat::Entity::insert(row.into_active_model())
         .exec_without_returning(&*write)

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::{
     OperationContext,
-    agents::{self, draft, fields},
+    agents::{self, draft::SavedAgent},
 };
 use crate::http::{
     answer::Created,
@@ -127,31 +127,19 @@ async fn make(
     is_detailed: bool,
 ) -> Result<Created<WebCallToken>, ApiError> {
     let agent = agents::find(context.store().api_reader(), context.tenant()?, id.0).await?;
-    let functions = draft::functions(&context, &agent).await?;
-    let names: Vec<String> = functions.iter().map(|each| each.name.clone()).collect();
-    let limits = context.agent_limits()?;
-    let mut is_draft = false;
-    let read = body.optional_form()?.read(&[], |form| {
+    let named = (agent.tenant_id, agent.id);
+    let saved = SavedAgent::read(context.store(), agent, context.agent_limits()?).await?;
+    let (caller, tried) = body.optional_form()?.read(&[], |form| {
         let caller: Option<PhoneNumber> = form.optional("callerNumber", None, e164);
-        let tried = form.merged("draft", agent.clone(), agent.clone(), |form, agent| {
-            is_draft = true;
-            fields::read_into(form, agent, Some(&names), limits)
-        });
-        Some((caller, tried))
-    });
-    let (caller, tried) = read?;
+        Some((caller, saved.changed(form)))
+    })?;
     // The dashboard sends its whole form.
-    let settings = match is_draft && tried != agent {
-        true => Some(draft::settings(tried, functions)?),
+    let settings = match saved.is_draft(&tried) {
+        true => Some(saved.settings(tried)?),
         false => None,
     };
     let caller = caller.as_ref().map_or(CalleeNumber::WEB, |it| it.as_str());
-    let (token, blank) = WebCallToken::new(
-        context.base(),
-        (agent.tenant_id, agent.id),
-        caller,
-        context.now,
-    )?;
+    let (token, blank) = WebCallToken::new(context.base(), named, caller, context.now)?;
     let row = web_call::Model {
         settings,
         is_detailed,
@@ -164,7 +152,7 @@ async fn make(
     let forget = Statement::from_sql_and_values(
         context.store().backend(),
         FORGET,
-        [agent.tenant_id.into(), UNUSED_MAX.into()],
+        [named.0.into(), UNUSED_MAX.into()],
     );
     write.execute_raw(forget).await?;
     write

@@ -210,6 +210,7 @@ impl SimulatedCalls {
             called: did.clone().into(),
             caller_number: caller.parse().expect("a caller is any short text"),
             channel: None,
+            draft: None,
             metadata: Some(Map::from_iter([(
                 "simulated".to_owned(),
                 Value::Bool(true),

@@ -292,3 +292,61 @@ async fn a_bridge_that_is_marked_reports_calls_to_agents() {
     assert_eq!(tenant.call_over(&id).await["channel"], "web");
     assert_eq!(tenant.billed(&id).await, Some(1));
 }
+
+/// As [`settings_are_tried_without_being_saved`], by a bridge of one's own.
+#[rstest]
+#[actix_web::test]
+async fn a_bridge_that_is_marked_tries_settings(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = shared_world!(store, WorldSetup::new().minutes(10));
+    let tenant = &world.tenant;
+    let incoming = |id: &str, draft: Value| json!({"bridgeCallId": id, "agentId": tenant.agent, "callerNumber": "web", "channel": "web", "draft": draft});
+    let prompt = json!({"systemPrompt": "You sell bread."});
+    let plain = tenant.bridge(Socket).await;
+    let refused = plain
+        .ask("call.incoming", incoming("d-1", prompt.clone()))
+        .await;
+    assert_eq!(refused["error"]["code"], "not_allowed", "{refused}");
+    let made = world
+        .server
+        .cli(&["bridge", "create", "--name", "drafts", "--web"]);
+    let bridge = TestBridge::open(&world.server.http, &text(&made, "token"), Socket).await;
+    for (draft, words) in [
+        (json!([]), "draft"),
+        (json!({"voiceId": "bass"}), "draft.voiceId"),
+        (json!({"colour": 1}), "draft.colour"),
+    ] {
+        let refused = bridge.ask("call.incoming", incoming("d-2", draft)).await;
+        assert_eq!(refused["error"]["code"], "invalid_message", "{refused}");
+        assert!(
+            text(&refused["error"], "message").contains(words),
+            "{refused}"
+        );
+    }
+    let mut phone = incoming("d-3", prompt.clone());
+    phone["channel"] = json!("phone");
+    let refused = bridge.ask("call.incoming", phone).await;
+    assert_eq!(refused["error"]["code"], "invalid_message", "{refused}");
+    let mut unknown = incoming("d-4", prompt.clone());
+    unknown["agentId"] = json!("agent_01k9zv3m8rj2q4w6y8a0c2e4g6");
+    let refused = bridge.ask("call.incoming", unknown).await;
+    assert_eq!(refused["error"]["code"], "unknown_agent", "{refused}");
+    // Nothing of that made a call. A draft that changes nothing is none.
+    let same = bridge.ok("call.incoming", incoming("d-2", json!({}))).await;
+    assert_eq!(tenant.call(&text(&same, "callId")).await["draft"], false);
+    tenant.change_agent(json!({"isActive": false})).await;
+    let taken = bridge.ok("call.incoming", incoming("d-1", prompt)).await;
+    assert_eq!(taken["agent"]["systemPrompt"], "You sell bread.", "{taken}");
+    let id = text(&taken, "callId");
+    let again = bridge.ok("call.incoming", incoming("d-1", json!({}))).await;
+    assert_eq!(again["agent"]["systemPrompt"], "You sell bread.", "{again}");
+    assert_eq!(again["callId"], taken["callId"]);
+    bridge.ok("call.answered", json!({"callId": id})).await;
+    bridge.hang_up(&id).await;
+    let over = tenant.call_over(&id).await;
+    assert_eq!(
+        (&over["draft"], &over["agentVersion"]),
+        (&json!(true), &Value::Null)
+    );
+    let saved = tenant.api.get(&format!("/agents/{}", tenant.agent)).await;
+    assert_ne!(saved.expect(200)["systemPrompt"], "You sell bread.");
+}

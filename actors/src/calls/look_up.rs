@@ -221,7 +221,7 @@ impl Row {
                     number,
                     hash: self.agent_hash,
                 }),
-            agent_active: self.draft.is_some() || self.agent_active.unwrap_or_default(),
+            agent_active: self.agent_active.unwrap_or_default(),
             draft: self.draft,
             names: names(self.business_name, self.number_label),
         }))

@@ -38,7 +38,7 @@ impl Callee {
             Some(HangupReason::NumberInactive)
         } else if version.is_none() {
             Some(HangupReason::NoAgent)
-        } else if !self.agent_active {
+        } else if !self.agent_active && self.draft.is_none() {
             Some(HangupReason::AgentInactive)
         } else {
             None

@@ -188,11 +188,12 @@ impl CallRouter {
         let _ = self.0.deaths.set(recipient);
     }
 
-    /// A call came in at a bridge: a new one, or a repeat.
+    /// A call came in at a bridge: a new one, or a repeat. `draft` are settings as JSON, in place of the agent's.
     pub async fn incoming(
         &self,
         bridge: BridgeId,
         incoming: IncomingCall,
+        draft: Option<String>,
     ) -> Result<CallReply, CallError> {
         let key = (bridge, incoming.bridge_call_id.clone());
         if let Some(call) = self.directory().known(&key) {
@@ -211,7 +212,7 @@ impl CallRouter {
             bridge_call: incoming.bridge_call_id.clone(),
             called: incoming.called.clone(),
         };
-        let callee = match self.0.look_ups.look_up(ring).await? {
+        let mut callee = match self.0.look_ups.look_up(ring).await? {
             LookUpResult::New(callee) => callee,
             LookUpResult::NotWeb => return Err(CallError::NotWeb),
             LookUpResult::Unknown => {
@@ -228,6 +229,7 @@ impl CallRouter {
         if self.0.closed.load(Relaxed) || !self.deps().node.acts() {
             return Err(CallError::Unavailable);
         }
+        callee.draft = draft.or(callee.draft);
         let id = CallId::new(self.0.deps.clock.now());
         // The actor opens the call even if this caller is cancelled. Then the call rings, and the bridge repeats its message.
         let (reply, opened) = oneshot::channel();

@@ -295,6 +295,7 @@ fn incoming(name: String, at: Millis) -> IncomingCall {
         called: dikala_protocol::CalledParty::Number("+622150001000".parse().expect("a number")),
         caller_number: "+6281234567890".parse().expect("a caller"),
         channel: None,
+        draft: None,
         metadata: None,
         at: Some(at),
         trace: None,

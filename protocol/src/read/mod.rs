@@ -169,6 +169,11 @@ fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCa
     let channel = fields.word("channel", ChannelKind::WORDS)?;
     let called = called(fields, channel)?;
     let caller = fields.text("callerNumber", 1, 64)?;
+    let draft = fields.object("draft")?.cloned();
+    if draft.is_some() && channel != Some(ChannelKind::Web) {
+        let words = "draft is for calls of the channel web.";
+        return Err(ReplyError::invalid(words));
+    }
     let metadata = fields.object("metadata")?.cloned();
     if metadata
         .as_ref()
@@ -185,6 +190,7 @@ fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCa
             .parse()
             .map_err(|error| ReplyError::invalid(format!("callerNumber {error}.")))?,
         channel,
+        draft,
         metadata,
         at,
         trace: fields.trace(),

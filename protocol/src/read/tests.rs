@@ -134,6 +134,7 @@ fn messages() -> Vec<MessageContent> {
         called: CalledParty::Number("+622150001000".parse().expect("a number")),
         caller_number: "anonymous".parse().expect("a caller"),
         channel: Some(ChannelKind::Whatsapp),
+        draft: None,
         metadata: Some(object(json!({"trunk": "jkt"}))),
         at,
         trace: trace.clone(),

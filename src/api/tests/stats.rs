@@ -40,11 +40,17 @@ async fn ring(world: &ApiWorld, name: &str) -> messages::CallReply {
         called: world.ours.did.clone().into(),
         caller_number: "+6281298765432".parse().expect("a caller"),
         channel: None,
+        draft: None,
         metadata: None,
         at: None,
     };
     let bridge = BridgeId::new(world.clock.now());
-    let reply = world.actors.runtime.calls.incoming(bridge, incoming).await;
+    let reply = world
+        .actors
+        .runtime
+        .calls
+        .incoming(bridge, incoming, None)
+        .await;
     reply.expect("an answer")
 }
 

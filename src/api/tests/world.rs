@@ -288,11 +288,18 @@ impl ApiWorld {
             called: self.ours.did.clone().into(),
             caller_number: "+6281298765432".parse().expect("a caller"),
             channel: None,
+            draft: None,
             metadata: None,
             at: None,
         };
         let bridge = BridgeId::new(now);
-        let call = match self.actors.runtime.calls.incoming(bridge, incoming).await {
+        let call = match self
+            .actors
+            .runtime
+            .calls
+            .incoming(bridge, incoming, None)
+            .await
+        {
             Ok(messages::CallReply::Admitted { call, .. }) => call,
             other => panic!("the call is taken: {other:?}"),
         };

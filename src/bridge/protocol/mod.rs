@@ -6,6 +6,6 @@ mod reply;
 
 pub use self::{
     queue_key::QueueKey,
-    refusal::{MessageRefusal, id_alone, parse_text},
+    refusal::{MessageRefusal, id_alone, parse_text, reply_error},
     reply::{Success, reply},
 };

@@ -97,33 +97,43 @@ impl From<ReplyError> for MessageRefusal {
     }
 }
 
-impl From<(String, CallError)> for MessageRefusal {
-    fn from((id, error): (String, CallError)) -> Self {
-        let code = match error {
-            CallError::UnknownNumber => ErrorCode::UnknownNumber,
-            CallError::UnknownAgent => ErrorCode::UnknownAgent,
-            CallError::NotWeb => ErrorCode::NotAllowed,
-            CallError::UnknownCall => ErrorCode::UnknownCall,
-            CallError::InvalidTransition { .. }
-            | CallError::NotActive
-            | CallError::TransferNotAllowed
-            | CallError::TooManyTransfers
-            | CallError::Joined => ErrorCode::InvalidTransition,
-            CallError::Busy | CallError::Moved => ErrorCode::Busy,
-            CallError::Unavailable => ErrorCode::Unavailable,
-        };
-        let status = match error {
-            CallError::InvalidTransition { status } => Some(status),
-            _ => None,
-        };
-        let error = ReplyError {
-            status,
-            ..ReplyError::of(code)
-        };
+impl From<(String, ReplyError)> for MessageRefusal {
+    fn from((id, error): (String, ReplyError)) -> Self {
         Self {
             id: Some(id),
             ..error.into()
         }
+    }
+}
+
+impl From<(String, CallError)> for MessageRefusal {
+    fn from((id, error): (String, CallError)) -> Self {
+        Self::from((id, reply_error(error)))
+    }
+}
+
+/// The error of a message that a call did not carry out.
+pub fn reply_error(error: CallError) -> ReplyError {
+    let code = match error {
+        CallError::UnknownNumber => ErrorCode::UnknownNumber,
+        CallError::UnknownAgent => ErrorCode::UnknownAgent,
+        CallError::NotWeb => ErrorCode::NotAllowed,
+        CallError::UnknownCall => ErrorCode::UnknownCall,
+        CallError::InvalidTransition { .. }
+        | CallError::NotActive
+        | CallError::TransferNotAllowed
+        | CallError::TooManyTransfers
+        | CallError::Joined => ErrorCode::InvalidTransition,
+        CallError::Busy | CallError::Moved => ErrorCode::Busy,
+        CallError::Unavailable => ErrorCode::Unavailable,
+    };
+    let status = match error {
+        CallError::InvalidTransition { status } => Some(status),
+        _ => None,
+    };
+    ReplyError {
+        status,
+        ..ReplyError::of(code)
     }
 }
 

@@ -136,10 +136,11 @@ impl World {
             called: CalledParty::Number(DID.parse().expect("a number")),
             caller_number: "+6281234567890".parse().expect("a caller"),
             channel: None,
+            draft: None,
             metadata: None,
             at,
         };
-        match self.calls.incoming(self.bridge, incoming).await {
+        match self.calls.incoming(self.bridge, incoming, None).await {
             Ok(CallReply::Admitted { call, .. }) => call,
             other => panic!("the call is taken: {other:?}"),
         }
@@ -225,6 +226,7 @@ fn incoming(bridge_call: &str) -> IncomingCall {
         called: CalledParty::Number(DID.parse().expect("a number")),
         caller_number: "+6281234567890".parse().expect("a caller"),
         channel: None,
+        draft: None,
         metadata: None,
         at: None,
     }
@@ -646,7 +648,10 @@ async fn calls_of_an_agent_share_its_settings() {
         .expect("is written");
     let third = world.incoming("3").await;
     assert_eq!(world.row(third).await.agent_version, Some(2));
-    let again = world.calls.incoming(world.bridge, incoming("1")).await;
+    let again = world
+        .calls
+        .incoming(world.bridge, incoming("1"), None)
+        .await;
     let Ok(CallReply::Admitted { call, agent, .. }) = again else {
         panic!("the call is there: {again:?}");
     };
@@ -664,7 +669,7 @@ async fn a_version_that_was_lost_and_is_made_anew_is_what_calls_begin_with() {
     let world = World::new().await;
     let prompt = async |bridge_call: &str| match world
         .calls
-        .incoming(world.bridge, incoming(bridge_call))
+        .incoming(world.bridge, incoming(bridge_call), None)
         .await
     {
         Ok(CallReply::Admitted { agent, .. }) => agent["systemPrompt"].clone(),

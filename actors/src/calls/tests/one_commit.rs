@@ -86,7 +86,12 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
             "INSERT ON event_positions",
             "INSERT ON events",
         ],
-        async || world.calls.incoming(world.bridge, incoming("a")).await,
+        async || {
+            world
+                .calls
+                .incoming(world.bridge, incoming("a"), None)
+                .await
+        },
     )
     .await;
     let CallReply::Admitted { call, .. } = taken else {
@@ -179,7 +184,12 @@ async fn a_refusal_of_which_one_write_fails_leaves_nothing() {
             "INSERT ON events",
             "INSERT ON call_stats",
         ],
-        async || world.calls.incoming(world.bridge, incoming("a")).await,
+        async || {
+            world
+                .calls
+                .incoming(world.bridge, incoming("a"), None)
+                .await
+        },
     )
     .await;
     let reason = HangupReason::InsufficientCredits;

@@ -24,6 +24,7 @@ fn incoming() -> crate::IncomingCall {
         called: crate::CalledParty::Number("+622150001000".parse().expect("a number")),
         caller_number: "+6281234567890".parse().expect("a number"),
         channel: None,
+        draft: None,
         metadata: None,
         at: AT,
         trace: None,

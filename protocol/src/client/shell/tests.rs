@@ -128,6 +128,7 @@ fn incoming() -> crate::IncomingCall {
         called: crate::CalledParty::Number("+622150001000".parse().expect("a number")),
         caller_number: "anonymous".parse().expect("a caller"),
         channel: None,
+        draft: None,
         metadata: None,
         at: None,
         trace: None,

@@ -101,6 +101,7 @@ impl MessageWriter {
             called: did.into(),
             caller_number: self.caller.clone(),
             channel: None,
+            draft: None,
             metadata: Some(Map::from_iter([("trunk".to_owned(), json!("jkt-2"))])),
             at,
             trace: None,
