@@ -125,6 +125,19 @@ fn operators_http(runtime: &Runtime, settings: &Settings) -> HttpContext {
     )
 }
 
+fn bridge_context(
+    settings: &Settings,
+    runtime: &Runtime,
+    stops: &ShutdownSignals,
+) -> BridgeContext {
+    BridgeContext {
+        runtime: runtime.clone(),
+        budgets: Arc::default(),
+        drafts: DraftReader::new(runtime.store.clone(), settings.api().agents),
+        stopping: stops.stopping.clone(),
+    }
+}
+
 fn web_context(
     settings: &Settings,
     runtime: &Runtime,
@@ -197,12 +210,7 @@ impl Listeners {
             services: Data::new(services),
             process,
             console: Data::new(console),
-            bridge: Data::new(BridgeContext {
-                runtime: runtime.clone(),
-                budgets: Arc::default(),
-                drafts: DraftReader::new(runtime.store.clone(), settings.api().agents),
-                stopping: stops.stopping.clone(),
-            }),
+            bridge: Data::new(bridge_context(settings, runtime, stops)),
             web: Data::new(web_context(settings, runtime, parts.web, stops)),
             health: Data::new(health.clone()),
             metrics: Data::new(MetricSources {

@@ -30,8 +30,8 @@ impl DraftReader {
         Self { store, limits }
     }
 
-    /// Takes the draft out of a message and returns the settings of the call, as JSON. `None` if there is no draft, if it changes
-    /// nothing, or if the agent is not there or not the bridge's to call, which the call itself is refused for.
+    /// Takes the draft out of a message and returns the settings of the call, as JSON. `None` if the call needs none, or is
+    /// refused anyway: the agent is not there, or not the bridge's to call.
     pub async fn take(
         &self,
         bridge: BridgeId,
@@ -64,11 +64,8 @@ impl DraftReader {
             "draft".to_owned(),
             Value::Object(draft),
         )])))?;
-        let tried = form.read(&[], |form| Some(saved.changed(form)))?;
-        match saved.is_draft(&tried) {
-            true => saved.settings(tried).map(Some),
-            false => Ok(None),
-        }
+        let tried = form.read(&[], |form| Some(saved.draft_of_call(form)))?;
+        tried.map(|tried| saved.settings(tried)).transpose()
     }
 
     /// The tenant of an agent that the bridge may call.

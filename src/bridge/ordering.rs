@@ -57,7 +57,7 @@ pub struct OrderingQueues {
     running: FuturesUnordered<LocalBoxFuture<'static, (Option<QueueKey>, AnsweredMessage)>>,
 }
 
-/// What the messages of one connection need.
+/// The connection whose messages are carried out.
 struct BridgeConnection {
     calls: CallRouter,
     drafts: DraftReader,

@@ -131,13 +131,9 @@ async fn make(
     let saved = SavedAgent::read(context.store(), agent, context.agent_limits()?).await?;
     let (caller, tried) = body.optional_form()?.read(&[], |form| {
         let caller: Option<PhoneNumber> = form.optional("callerNumber", None, e164);
-        Some((caller, saved.changed(form)))
+        Some((caller, saved.draft_of_call(form)))
     })?;
-    // The dashboard sends its whole form.
-    let settings = match saved.is_draft(&tried) {
-        true => Some(saved.settings(tried)?),
-        false => None,
-    };
+    let settings = tried.map(|tried| saved.settings(tried)).transpose()?;
     let caller = caller.as_ref().map_or(CalleeNumber::WEB, |it| it.as_str());
     let (token, blank) = WebCallToken::new(context.base(), named, caller, context.now)?;
     let row = web_call::Model {

@@ -108,8 +108,15 @@ async fn settings_are_tried_without_being_saved() {
     let tenant = &world.tenant;
     let path = format!("/agents/{}", tenant.agent);
     let before = tenant.api.get(&path).await.expect(200);
-    // An agent that takes no calls yet is tried, too.
+    // An agent that takes no calls yet is tried, too, also as it is.
     tenant.change_agent(json!({"isActive": false})).await;
+    let as_it_is = call(&world, json!({"draft": {"isActive": false}})).await;
+    let id = as_it_is.ready().await;
+    as_it_is.send(&json!({"type": "hangup"}));
+    assert_eq!(as_it_is.ended().await.0, "normal");
+    assert_eq!(tenant.call_over(&id).await["draft"], json!(true));
+    let saved = call(&world, json!({})).await;
+    assert_eq!(saved.ended().await.0, "agent_inactive");
     let draft = json!({"language": "id", "toolsEnabled": []});
     let fields = json!({"callerNumber": "+6281234567890", "draft": draft});
     let browser = call(&world, fields).await;

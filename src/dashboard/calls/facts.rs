@@ -105,6 +105,8 @@ fn agent(visit: &SignedIn, record: &CallRecord) -> Markup {
         }
         @if let Some(version) = record.call.agent_version {
             " " span.muted { (visit.tn("calls-version", &[("version", version.into())])) }
+        } @else if record.call.settings.is_some() {
+            " " span.muted { (visit.t("calls-draft")) }
         }
     }
 }

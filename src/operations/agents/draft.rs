@@ -41,11 +41,25 @@ impl<'a> SavedAgent<'a> {
 
     /// Reads the field `draft` of a form. Returns the agent as it is saved if there is none.
     pub fn changed(&self, form: &mut FormReader<'_>) -> agent::Model {
+        self.draft(form).unwrap_or_else(|| self.agent.clone())
+    }
+
+    /// As [`Self::changed`], for a call: none if the call needs no settings of its own. An agent that takes no calls is tried with
+    /// a draft that changes nothing, too: the dashboard sends its whole form.
+    pub fn draft_of_call(&self, form: &mut FormReader<'_>) -> Option<agent::Model> {
+        let tried = self.draft(form);
+        tried.filter(|tried| self.is_draft(tried) || !self.agent.is_active)
+    }
+
+    fn draft(&self, form: &mut FormReader<'_>) -> Option<agent::Model> {
         let names: Vec<String> = self.functions.iter().map(|it| it.name.clone()).collect();
         let saved = &self.agent;
-        form.merged("draft", saved.clone(), saved.clone(), |form, agent| {
+        let mut is_sent = false;
+        let tried = form.merged("draft", saved.clone(), saved.clone(), |form, agent| {
+            is_sent = true;
             fields::read_into(form, agent, Some(&names), self.limits)
-        })
+        });
+        is_sent.then_some(tried)
     }
 
     /// True if `tried` differs from what is saved.

@@ -987,6 +987,7 @@ calls-ai-cost = AI cost
 calls-metadata = Metadata
 calls-id = Id
 calls-version = version { $version }
+calls-draft = tried with settings that were not saved
 calls-timeline = Conversation
 calls-rang = The call came in
 calls-was-answered = The agent answered

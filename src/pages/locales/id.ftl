@@ -958,6 +958,7 @@ calls-ai-cost = Biaya AI
 calls-metadata = Metadata
 calls-id = Id
 calls-version = versi { $version }
+calls-draft = dicoba dengan pengaturan yang belum disimpan
 calls-timeline = Percakapan
 calls-rang = Panggilan masuk
 calls-was-answered = Agen menjawab

@@ -68,6 +68,7 @@ async fn an_owner_talks_to_an_agent_whose_settings_are_not_saved() {
     );
     browser.go(&page).await;
     browser.see("Goodbye!").await;
+    browser.see("tried with settings that were not saved").await;
     let agent = tenant
         .api
         .get(&format!("/agents/{}", tenant.agent))
