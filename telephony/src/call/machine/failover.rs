@@ -8,6 +8,8 @@ use crate::voice::{VoiceInput, VoiceSetup};
 /// Time without the model after which another provider takes over, and after which the last one counts as lost.
 const FAILOVER_MS: u64 = 3_000;
 const GIVE_UP_MS: u64 = 8_000;
+/// A model that leaves again within this time, without a word, was not back.
+const BACK_MS: u64 = 10_000;
 /// Voice sessions of one call. Each may cost the operator a prompt's worth of tokens.
 const SESSIONS_MAX: u32 = 20;
 
@@ -16,13 +18,24 @@ const SESSIONS_MAX: u32 = 20;
 pub(super) enum VoiceState {
     /// There is no session, or it has ended.
     None,
-    /// The model is not connected. The caller hears a sound at `sound_at`: the request for patience, then tones (`is_filled`).
-    Away {
-        since: u64,
-        sound_at: u64,
-        is_filled: bool,
-    },
+    Away(ModelAbsence),
     Ready,
+}
+
+/// A time without a connected model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ModelAbsence {
+    pub(super) since: u64,
+    /// When the caller hears the next sound: the request for patience, then tones (`is_filled`).
+    pub(super) sound_at: u64,
+    pub(super) is_filled: bool,
+}
+
+/// An absence after which the model is connected, and has not spoken yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EndedAbsence {
+    absence: ModelAbsence,
+    at: u64,
 }
 
 /// The providers that a call may use, in order of preference.
@@ -115,6 +128,7 @@ impl CallMachine {
         };
         out.push(MachineEffect::OpenVoice(provider, Box::new(setup)));
         self.voice = self.voice_away(now);
+        self.last_absence = None;
         if matches!(self.phase, Phase::Talking) {
             out.push(MachineEffect::Voice(VoiceInput::Greet));
         }
@@ -150,6 +164,31 @@ impl CallMachine {
             out.push(MachineEffect::Fault(words.to_owned()));
             self.reopen_voice(now, out);
         }
+    }
+
+    /// The model is not connected any more.
+    pub(super) fn model_left(&mut self, now: Now) {
+        if self.voice != VoiceState::Ready {
+            return;
+        }
+        let last = self.last_absence.take();
+        self.voice = match last.filter(|last| now.ms < last.at + BACK_MS) {
+            Some(last) => VoiceState::Away(last.absence),
+            None => self.voice_away(now),
+        };
+    }
+
+    /// The model is connected again.
+    pub(super) fn model_came_back(&mut self, now: Now) {
+        if let VoiceState::Away(absence) = self.voice {
+            self.last_absence = Some(EndedAbsence {
+                absence,
+                at: now.ms,
+            });
+        }
+        self.voice = VoiceState::Ready;
+        self.guard.model_ready(now.ms);
+        self.functions.reconnected();
     }
 
     fn reopen_voice(&mut self, now: Now, out: &mut Vec<MachineEffect>) {

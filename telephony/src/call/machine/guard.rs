@@ -12,9 +12,10 @@ use dikala_sip::leg::SPEECH_RATE;
 pub(super) use self::steps::GuardStep;
 pub(crate) use self::steps::Stall;
 
-/// The steps of a caller who waits, with the time since the end of the caller's voice.
-const WAITING: [(u64, GuardStep); 4] = [
-    (2_500, GuardStep::AskAgain),
+/// The time until the model of a caller who waits is asked again, since the end of the caller's voice or since it came back.
+const ASK_MS: u64 = 2_500;
+/// The other steps of a caller who waits, with the time since the end of the caller's voice.
+const WAITING: [(u64, GuardStep); 3] = [
     (6_000, GuardStep::Filler),
     (12_000, GuardStep::Replace),
     (20_000, GuardStep::GiveUp),
@@ -71,7 +72,9 @@ pub(super) struct ConversationGuard {
 #[derive(Debug, Clone, Copy)]
 struct OwedAnswer {
     since: u64,
-    /// Steps that were taken.
+    /// The model that is there was asked again.
+    is_asked: bool,
+    /// Steps of [`WAITING`] that were taken.
     steps: usize,
     what: OwedWords,
 }
@@ -132,26 +135,16 @@ impl ConversationGuard {
         self.owe(now, OwedWords::Words);
     }
 
-    /// The first words cannot come before the model is ready. It is asked later, unless the next step comes before that. The other
-    /// steps count from the beginning: the caller waits all the same.
+    /// The model is ready, or has come back. It may not know that it owes an answer, so it is asked again, unless it was replaced
+    /// for that. The other steps count from the beginning: the caller waits all the same.
     pub(super) fn model_ready(&mut self, now: u64) {
-        if self.owed.is_some_and(|owed| owed.what != OwedWords::Words) {
-            return self.model_back(now);
-        }
-        let [(asked, _), (filled, _), ..] = WAITING;
-        let waits = |owed: &&mut OwedAnswer| owed.steps < 2 && now + asked < owed.since + filled;
-        if let Some(owed) = self.owed.as_mut().filter(waits) {
-            owed.steps = 0;
-            self.ready_at = now;
-        }
-    }
-
-    /// The model has come back, and may not know that it owes an answer: steps that it has missed are taken again.
-    pub(super) fn model_back(&mut self, now: u64) {
-        let [(asked, _), _, (replaced, _), _] = WAITING;
-        let waits = |owed: &&mut OwedAnswer| owed.steps < 3 && now + asked < owed.since + replaced;
-        if let Some(owed) = self.owed.as_mut().filter(waits) {
-            owed.steps = 0;
+        let is_replaced = |owed: &OwedAnswer| {
+            WAITING[..owed.steps]
+                .iter()
+                .any(|(_, step)| *step == GuardStep::Replace)
+        };
+        if let Some(owed) = self.owed.as_mut().filter(|owed| !is_replaced(owed)) {
+            owed.is_asked = false;
             self.ready_at = now;
         }
     }
@@ -358,8 +351,13 @@ impl ConversationGuard {
                     silence.reminders += u8::from(has_model);
                 }
             }
-            _ => {
+            GuardStep::AskAgain | GuardStep::AskForRest => {
                 self.is_rest_asked |= step == GuardStep::AskForRest && has_model;
+                if let Some(owed) = &mut self.owed {
+                    owed.is_asked = true;
+                }
+            }
+            GuardStep::Filler | GuardStep::Replace | GuardStep::GiveUp => {
                 if let Some(owed) = &mut self.owed {
                     owed.steps += 1;
                 }
@@ -388,20 +386,7 @@ impl ConversationGuard {
             let after_words = self.audible_until + FUNCTION_FILLER_MS;
             (self.filler_due.max(after_words), GuardStep::FunctionFiller)
         } else if let Some(owed) = &self.owed {
-            let (after, step) = *WAITING.get(owed.steps)?;
-            let is_rest = owed.what == OwedWords::Rest;
-            // A pause of the agent delays the end of its words.
-            let since = match is_rest {
-                true => owed.since.max(self.audible_until),
-                false => owed.since,
-            };
-            match step {
-                GuardStep::AskAgain if is_rest => {
-                    (since.max(self.ready_at) + REST_MS, GuardStep::AskForRest)
-                }
-                GuardStep::AskAgain => (since.max(self.ready_at) + after, step),
-                step => (since + after, step),
-            }
+            self.next_of(owed)?
         } else {
             let silence = self.silence.as_ref()?;
             let (after, step) = match silence.reminders {
@@ -422,6 +407,26 @@ impl ConversationGuard {
         Some((due.max(self.audible_until), step))
     }
 
+    fn next_of(&self, owed: &OwedAnswer) -> Option<(u64, GuardStep)> {
+        let is_rest = owed.what == OwedWords::Rest;
+        // A pause of the agent delays the end of its words.
+        let since = match is_rest {
+            true => owed.since.max(self.audible_until),
+            false => owed.since,
+        };
+        let asked_at = since.max(self.ready_at);
+        let ask = match is_rest {
+            true => (asked_at + REST_MS, GuardStep::AskForRest),
+            false => (asked_at + ASK_MS, GuardStep::AskAgain),
+        };
+        let (after, step) = *WAITING.get(owed.steps)?;
+        let other = (since + after, step);
+        Some(match !owed.is_asked && ask.0 <= other.0 {
+            true => ask,
+            false => other,
+        })
+    }
+
     /// The audible part of the speech that is not played at `now`, in milliseconds.
     fn audible_ms(&self, now: u64) -> u64 {
         self.audible_until
@@ -431,6 +436,7 @@ impl ConversationGuard {
     fn owe(&mut self, since: u64, what: OwedWords) {
         self.owed = Some(OwedAnswer {
             since,
+            is_asked: false,
             steps: 0,
             what,
         });

@@ -33,7 +33,7 @@ pub(crate) use self::{
 };
 use self::{
     closing::Closing,
-    failover::{ProviderOrder, VoiceState},
+    failover::{EndedAbsence, ProviderOrder, VoiceState},
     functions::FunctionCalls,
     guard::ConversationGuard,
     joined::{JoinedCall, left},
@@ -62,6 +62,7 @@ pub(super) struct CallMachine {
     speaking: Speaking,
     providers: ProviderOrder,
     voice: VoiceState,
+    last_absence: Option<EndedAbsence>,
     guard: ConversationGuard,
     keys: KeyCollector,
     functions: FunctionCalls,
@@ -155,6 +156,7 @@ impl CallMachine {
             speaking: Speaking::default(),
             providers: ProviderOrder::default(),
             voice: VoiceState::None,
+            last_absence: None,
             guard: ConversationGuard::new(ConversationSettings::default()),
             keys: KeyCollector::default(),
             functions: FunctionCalls::default(),

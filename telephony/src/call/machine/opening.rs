@@ -88,11 +88,9 @@ impl CallMachine {
         } else if self.voice != VoiceState::None {
             out.push(MachineEffect::Voice(VoiceInput::Greet));
         }
-        if let VoiceState::Away {
-            since, sound_at, ..
-        } = &mut self.voice
-        {
-            (*since, *sound_at) = (now.ms, now.ms + SILENT_MS);
+        self.last_absence = None;
+        if let VoiceState::Away(absence) = &mut self.voice {
+            (absence.since, absence.sound_at) = (now.ms, now.ms + SILENT_MS);
         }
         if self.voice == VoiceState::None {
             let end = End::failed(

@@ -7,7 +7,8 @@ use dikala_sip::{
 };
 
 use super::{
-    CallMachine, End, MachineEffect, Now, Phase, Stall, VoiceState, leaving::DepartureStage,
+    CallMachine, End, MachineEffect, Now, Phase, Stall, VoiceState, failover::ModelAbsence,
+    leaving::DepartureStage,
 };
 use crate::voice::{Phrase, VoiceEvent, VoiceInput};
 
@@ -67,8 +68,8 @@ impl CallMachine {
                 }
                 self.is_held = is_held;
                 let sound = self.sound_at(now);
-                if let VoiceState::Away { sound_at, .. } = &mut self.voice {
-                    *sound_at = sound;
+                if let VoiceState::Away(absence) = &mut self.voice {
+                    absence.sound_at = sound;
                 }
                 let order = if is_held {
                     Order::Pause
@@ -90,6 +91,7 @@ impl CallMachine {
             VoiceEvent::Ready => self.voice_ready(now, out),
             VoiceEvent::Audio(samples) => {
                 self.voice = VoiceState::Ready;
+                self.last_absence = None;
                 self.say(samples, now, out);
             }
             VoiceEvent::Interrupted => self.interrupted(now, out),
@@ -122,15 +124,9 @@ impl CallMachine {
             VoiceEvent::Away => {
                 // The next connection begins its answer anew.
                 self.transcript.turn_over(self.speaking.said_ms());
-                if self.voice == VoiceState::Ready {
-                    self.voice = self.voice_away(now);
-                }
+                self.model_left(now);
             }
-            VoiceEvent::Reconnected => {
-                self.voice = VoiceState::Ready;
-                self.guard.model_back(now.ms);
-                self.functions.reconnected();
-            }
+            VoiceEvent::Reconnected => self.model_came_back(now),
             VoiceEvent::Lost(words) => self.voice_lost(&words, now, out),
         }
     }
@@ -302,25 +298,22 @@ impl CallMachine {
     /// The model is not connected from now on. A caller who is waiting already goes on waiting.
     pub(super) fn voice_away(&self, now: Now) -> VoiceState {
         let (sound_at, was_filled) = match self.voice {
-            VoiceState::Away {
-                sound_at,
-                is_filled,
-                ..
-            } => (sound_at, is_filled),
+            VoiceState::Away(absence) => (absence.sound_at, absence.is_filled),
             VoiceState::None | VoiceState::Ready => (self.sound_at(now), false),
         };
-        VoiceState::Away {
+        VoiceState::Away(ModelAbsence {
             since: now.ms,
             sound_at,
             is_filled: was_filled || self.guard.is_filled(),
-        }
+        })
     }
 
     pub(super) fn voice_due(&self) -> Option<u64> {
         match self.voice {
-            VoiceState::Away {
-                since, sound_at, ..
-            } => Some(sound_at.min(since + self.providers.patience_ms())),
+            VoiceState::Away(absence) => {
+                let lost_at = absence.since + self.providers.patience_ms();
+                Some(absence.sound_at.min(lost_at))
+            }
             VoiceState::None | VoiceState::Ready => None,
         }
     }
@@ -343,9 +336,9 @@ impl CallMachine {
         if !is_due(self.voice_due()) {
             return;
         }
-        let VoiceState::Away {
+        let VoiceState::Away(ModelAbsence {
             since, is_filled, ..
-        } = self.voice
+        }) = self.voice
         else {
             return;
         };
@@ -361,11 +354,11 @@ impl CallMachine {
             false => self.ask_for_patience(now, out),
             true => self.say_tone(now, out),
         }
-        self.voice = VoiceState::Away {
+        self.voice = VoiceState::Away(ModelAbsence {
             since,
             sound_at: self.sound_at(now),
             is_filled: is_filled || is_waiting,
-        };
+        });
     }
 
     /// When a caller who waits for a model hears the next sound.

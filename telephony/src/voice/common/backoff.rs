@@ -60,6 +60,7 @@ impl Failures {
         *self = Self {
             brief: self.brief,
             useless: self.useless,
+            resumptions: self.resumptions,
             ..Self::default()
         };
     }

@@ -26,25 +26,34 @@ fn guards(call: &mut Story, ms: u64) -> Vec<(u64, String)> {
     while call.ms < until && !call.machine.is_over() {
         let mut effects = call.wait(100);
         effects.extend(call.play(&effects));
-        for effect in effects {
-            let line = match &effect {
-                MachineEffect::Voice(VoiceInput::Text(_) | VoiceInput::AnswerNow(_)) => {
-                    "text".to_owned()
-                }
-                MachineEffect::Voice(VoiceInput::Goodbye(_)) => "goodbye".to_owned(),
-                MachineEffect::Say(Speech::Audio(samples)) if *samples == waiting_tone() => {
-                    "tone".to_owned()
-                }
-                MachineEffect::Say(Speech::Audio(_)) => "phrase".to_owned(),
-                MachineEffect::OpenVoice(name, _) => format!("open {name}"),
-                MachineEffect::Leg(Order::Transfer { to }) => format!("transfer {to}"),
-                MachineEffect::Service(CallReport::Failed { reason, .. }, _) => format!("{reason}"),
-                _ => continue,
-            };
-            all.push((call.ms - since, line));
-        }
+        all.extend(lines(call.ms - since, &effects));
     }
     all
+}
+
+/// The guard's actions among these effects.
+fn lines(at: u64, effects: &[MachineEffect]) -> Vec<(u64, String)> {
+    let line = |effect: &MachineEffect| {
+        Some(match effect {
+            MachineEffect::Voice(VoiceInput::Text(_) | VoiceInput::AnswerNow(_)) => {
+                "text".to_owned()
+            }
+            MachineEffect::Voice(VoiceInput::Goodbye(_)) => "goodbye".to_owned(),
+            MachineEffect::Say(Speech::Audio(samples)) if *samples == waiting_tone() => {
+                "tone".to_owned()
+            }
+            MachineEffect::Say(Speech::Audio(_)) => "phrase".to_owned(),
+            MachineEffect::OpenVoice(name, _) => format!("open {name}"),
+            MachineEffect::Leg(Order::Transfer { to }) => format!("transfer {to}"),
+            MachineEffect::Service(CallReport::Failed { reason, .. }, _) => format!("{reason}"),
+            _ => return None,
+        })
+    };
+    effects
+        .iter()
+        .filter_map(line)
+        .map(|line| (at, line))
+        .collect()
 }
 
 fn line(at: u64, what: &str) -> (u64, String) {
@@ -489,6 +498,68 @@ fn a_model_that_comes_back_and_says_nothing_is_asked() {
     assert_eq!(away, [line(1_400, "phrase")]);
     call.on(MachineInput::Voice(VoiceEvent::Reconnected));
     assert_eq!(guards(&mut call, 5_000), [line(2_500, "text")]);
+}
+
+/// A connection that is set up, and lost again before the first word, each time.
+fn flaps(call: &mut Story, rounds: usize, up_ms: u64, away_ms: u64) -> Vec<(u64, String)> {
+    let since = call.ms;
+    let mut all = Vec::new();
+    for _ in 0..rounds {
+        for (event, ms) in [
+            (VoiceEvent::Away, away_ms),
+            (VoiceEvent::Reconnected, up_ms),
+        ] {
+            let effects = call.on(MachineInput::Voice(event));
+            let before = call.ms - since;
+            all.extend(lines(before, &effects));
+            call.play(&effects);
+            let heard = guards(call, ms);
+            all.extend(heard.into_iter().map(|(at, what)| (before + at, what)));
+        }
+    }
+    all
+}
+
+#[test]
+fn a_model_that_leaves_again_without_a_word_was_not_back() {
+    let mut call = asked(rules_with_fallback());
+    let all = flaps(&mut call, 20, 200, 100);
+    let expected = [line(1_500, "phrase"), line(3_000, "open openai")];
+    assert_eq!(all.get(..2), Some(&expected[..]), "{all:?}");
+    let mut call = asked(rules());
+    let all = flaps(&mut call, 27, 200, 100);
+    let tones = all.iter().filter(|(_, what)| what == "tone").count();
+    assert!(
+        all[0] == line(1_500, "phrase") && tones == all.len() - 1 && tones >= 2,
+        "{all:?}"
+    );
+    let effects = call.on(MachineInput::Voice(VoiceEvent::Away));
+    assert!(effects.contains(&MachineEffect::VoiceLost), "{effects:?}");
+}
+
+#[test]
+fn a_model_that_spoke_or_stayed_was_back() {
+    let mut call = asked(rules_with_fallback());
+    for _ in 0..5 {
+        assert_eq!(flaps(&mut call, 1, 100, 1_000), []);
+        assert_eq!(speaks(&call.on(AUDIO())), 1);
+    }
+    let mut call = Story::talking_with(rules_with_fallback());
+    for _ in 0..5 {
+        let opened = flaps(&mut call, 1, 10_000, 1_000);
+        let opens = |(_, what): &(u64, String)| what.starts_with("open");
+        assert!(!opened.iter().any(opens), "{opened:?}");
+        call.on(MachineInput::Leg(LegEvent::VoiceStarted));
+    }
+}
+
+/// The filler comes in time, also if the model is asked later.
+#[test]
+fn a_model_that_comes_back_often_delays_no_filler() {
+    let mut call = asked(rules());
+    assert_eq!(guards(&mut call, 4_200), [line(2_200, "text")]);
+    let all = flaps(&mut call, 2, 2_200, 100);
+    assert_eq!(all[0], line(1_500, "phrase"), "{all:?}");
 }
 
 /// Such sounds would be heard after the hold, when the model is long back.

@@ -45,8 +45,10 @@ pub(super) enum ConnectionState {
     Live {
         connection: u32,
         since: Duration,
-        /// It brought speech or a tool call, or can be resumed.
+        /// It brought content or a tool call, or can be resumed.
         is_of_use: bool,
+        /// It was resumed, and brought no content or tool call yet.
+        is_unproven: bool,
         leaving: Option<ClosingConnection>,
     },
     Over,
@@ -205,11 +207,16 @@ impl SessionMachine {
             connection: by,
             since: self.now,
             is_of_use: false,
+            is_unproven: resumed,
             leaving: None,
         };
         self.failures.succeeded();
         self.rubbish = 0;
         self.answering = false;
+        // All of the turn was heard, though its end was not told.
+        if self.has_generated {
+            self.turn_over();
+        }
         let was_speaking = std::mem::take(&mut self.speaking);
         self.speech.forget();
         let first = !std::mem::replace(&mut self.ready, true);
@@ -285,9 +292,14 @@ impl SessionMachine {
                 connection,
                 since,
                 is_of_use,
+                is_unproven,
                 leaving,
             } if *connection == closed => {
                 let lasted = self.now - *since;
+                self.failures.resumptions = match *is_unproven && lasted < STABLE {
+                    true => self.failures.resumptions + 1,
+                    false => 0,
+                };
                 let counts = !*is_of_use && lasted < STABLE;
                 self.failures.useless = if counts { self.failures.useless + 1 } else { 0 };
                 let leaving = leaving.take();
@@ -334,15 +346,22 @@ impl SessionMachine {
         }
     }
 
-    /// The current connection brought something useful.
-    pub(super) fn brought_something(&mut self) {
-        if let ConnectionState::Live { is_of_use, .. } = &mut self.link {
+    /// The current connection brought something useful: content or a tool call, or a handle only.
+    pub(super) fn brought_something(&mut self, has_content: bool) {
+        if let ConnectionState::Live {
+            is_of_use,
+            is_unproven,
+            ..
+        } = &mut self.link
+        {
             *is_of_use = true;
+            *is_unproven &= !has_content;
         }
     }
 
     fn connection_lost(&mut self, leaving: Option<ClosingConnection>, why: &CloseReason) {
         self.doubt_lost();
+        self.forget_useless_handle();
         self.failures.away = Some(self.now);
         self.failures.words.clone_from(&why.words);
         match leaving.map(|leaving| leaving.next) {
@@ -369,10 +388,23 @@ impl SessionMachine {
         self.link_time();
     }
 
+    /// A session that was resumed often, and has brought no word since, is begun anew.
+    fn forget_useless_handle(&mut self) {
+        if self.failures.resumptions >= RESUMPTIONS {
+            self.forget_handle();
+        }
+    }
+
+    fn forget_handle(&mut self) {
+        self.handle = None;
+        self.failures.resumptions = 0;
+    }
+
     fn resumption_failed(&mut self, why: &CloseReason) {
         self.failures.resumptions += 1;
-        if why.refused || self.failures.resumptions >= RESUMPTIONS {
-            self.handle = None;
+        self.forget_useless_handle();
+        if why.refused {
+            self.forget_handle();
         }
         if why.refused {
             self.failures.words.clone_from(&why.words);

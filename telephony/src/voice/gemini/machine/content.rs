@@ -34,11 +34,9 @@ impl SessionMachine {
             return;
         }
         let update = message.session_resumption_update.as_ref();
-        if message.server_content.is_some()
-            || message.tool_call.is_some()
-            || update.is_some_and(|update| update.resumable)
-        {
-            self.brought_something();
+        let has_content = message.server_content.is_some() || message.tool_call.is_some();
+        if has_content || update.is_some_and(|update| update.resumable) {
+            self.brought_something(has_content);
         }
         if let Some(content) = message.server_content {
             self.content(content);
@@ -102,6 +100,7 @@ impl SessionMachine {
             self.interrupted();
         }
         if content.generation_complete == Some(true) {
+            self.has_generated = self.speaking;
             self.answer_over();
         }
         if content.turn_complete == Some(true) {
@@ -116,6 +115,7 @@ impl SessionMachine {
 
     fn interrupted(&mut self) {
         self.answer_over();
+        self.has_generated = false;
         self.speech.forget();
         self.transcript.turn_over();
         match &mut self.summary {
@@ -139,6 +139,7 @@ impl SessionMachine {
         if self.summary.is_none() {
             self.spoke = true;
             self.speaking = true;
+            self.has_generated = false;
             tell_audio(&samples, &mut self.effects);
         } else {
             self.sums_up();
@@ -156,8 +157,9 @@ impl SessionMachine {
         }
     }
 
-    fn turn_over(&mut self) {
+    pub(super) fn turn_over(&mut self) {
         self.answer_over();
+        self.has_generated = false;
         self.speech.forget();
         self.transcript.turn_over();
         match &self.summary {

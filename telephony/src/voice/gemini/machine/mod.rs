@@ -55,6 +55,8 @@ pub(super) struct SessionMachine {
     answering: bool,
     /// Speech of an answer has come, and not its end.
     speaking: bool,
+    /// All of the turn was generated, and its end was not told.
+    has_generated: bool,
     speech: SpeechDecoder,
     /// Unreadable messages on this connection.
     rubbish: u32,
@@ -97,6 +99,7 @@ impl SessionMachine {
             ready: false,
             answering: false,
             speaking: is_answer_cut,
+            has_generated: false,
             speech: SpeechDecoder::default(),
             rubbish: 0,
             summary: None,

@@ -92,3 +92,52 @@ fn a_session_that_takes_over_knows_what_was_said_and_does_not_greet() {
     assert_eq!(said[..3], ["Halo!", "Where is my order?", "[check_order]"]);
     assert!(said[3].contains("Do not greet again"), "{said:?}");
 }
+
+#[test]
+fn a_turn_whose_end_was_not_told_is_over_on_the_next_connection() {
+    for is_announced in [true, false] {
+        let mut story = Story::live(STABLE);
+        story.speaks(&[1, 0, 1, 0]);
+        story.resumable(1, "h2");
+        story.message(1, json!({"serverContent": {"generationComplete": true}}));
+        if is_announced {
+            story.message(1, json!({"goAway": {"timeLeft": "10s"}}));
+            story.give(SessionInput::Opened { connection: 2 });
+            assert!(story.done.contains(&SessionEffect::Close { connection: 1 }));
+        }
+        story.closed(1, false);
+        if !is_announced {
+            story.give(SessionInput::Opened { connection: 2 });
+        }
+        assert!(!story.told().contains(&&VoiceEvent::TurnOver));
+        story.message(2, json!({"setupComplete": {}}));
+        let told = story.told();
+        assert_eq!(
+            told[told.len() - 2..],
+            [&VoiceEvent::TurnOver, &VoiceEvent::Reconnected]
+        );
+    }
+}
+
+#[test]
+fn a_session_that_is_resumed_often_and_says_nothing_is_begun_anew() {
+    let mut story = Story::live(STABLE);
+    let mut handles = Vec::new();
+    for connection in 2..8 {
+        story.closed(connection - 1, false);
+        story.until(story.now.as_millis() as u64 + 1_000);
+        story.give(SessionInput::Opened { connection });
+        story.message(connection, json!({"setupComplete": {}}));
+        story.resumable(connection, "h");
+        let setup = &story.sent(connection)[0]["setup"];
+        handles.push(setup["sessionResumption"]["handle"].is_string());
+        if connection == 5 {
+            let text = json!({"text": "yes"});
+            story.message(
+                connection,
+                json!({"serverContent": {"inputTranscription": text}}),
+            );
+        }
+    }
+    assert_eq!(handles, [true, true, false, true, true, true]);
+}
