@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use super::{
     machine::PipelineMachine,
     sample_decoder::{SampleDecoder, refuse_kind},
+    thoughts::ThoughtFilter,
     wire::{
         ChatDelta, EventLines, PipelineReply, PipelineRequest, error_code, read_chunk,
         read_transcript, wav,
@@ -289,6 +290,7 @@ impl Replies<'_> {
 pub(super) struct ChatStream {
     body: Incoming,
     lines: EventLines,
+    thoughts: ThoughtFilter,
     /// Events that have arrived.
     waiting: VecDeque<Vec<u8>>,
     received: usize,
@@ -301,6 +303,7 @@ impl ChatStream {
         Self {
             body,
             lines: EventLines::default(),
+            thoughts: ThoughtFilter::default(),
             waiting: VecDeque::new(),
             received: 0,
             is_finished: false,
@@ -321,9 +324,17 @@ impl ChatStream {
             while let Some(data) = self.waiting.pop_front() {
                 if data == b"[DONE]" {
                     self.is_finished = true;
-                    return Ok(None);
+                    let content = self.thoughts.rest();
+                    return Ok((!content.is_empty()).then(|| ChatDelta {
+                        content,
+                        ..ChatDelta::default()
+                    }));
                 }
-                let delta = read_chunk(&data)?;
+                let mut delta = read_chunk(&data)?;
+                delta.content = self.thoughts.push(&delta.content);
+                if delta.is_last {
+                    delta.content.push_str(&self.thoughts.rest());
+                }
                 self.is_finished |= delta.is_last;
                 if delta != ChatDelta::default() {
                     return Ok(Some(delta));

@@ -12,6 +12,7 @@ mod sample_decoder;
 #[cfg(test)]
 pub(crate) mod tests;
 mod text_model;
+mod thoughts;
 mod transcripts;
 mod wire;
 

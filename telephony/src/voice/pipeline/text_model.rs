@@ -176,8 +176,11 @@ impl TextModel {
             .map_err(|words| CloseReason::gone(&words))?
         {
             characters += delta.content.chars().count();
-            // The usage is at the end.
-            if !delta.content.is_empty() && characters <= ANSWER_MOST {
+            // An answer without end is cut. Its usage would follow at the end.
+            if characters > ANSWER_MOST {
+                break;
+            }
+            if !delta.content.is_empty() {
                 text.push_str(&delta.content);
                 said(&delta.content).await;
             }

@@ -94,10 +94,15 @@ impl FunctionDelta {
     }
 }
 
-/// Adds a piece of a call. Some servers number all calls alike, so a new id begins a new call.
+/// Adds a piece of a call. Some servers number all calls alike, and some give no ids: a new id begins a new call, and so does a
+/// name after complete arguments.
 pub(super) fn add_piece(calls: &mut Vec<CallDelta>, delta: CallDelta) {
     let is_other = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a != b;
-    let is_same = |call: &CallDelta| call.index == delta.index && !is_other(&call.id, &delta.id);
+    let is_complete = |call: &FunctionDelta| !call.arguments.is_empty() && call.object().is_some();
+    let is_same = |call: &CallDelta| {
+        let is_next = !delta.function.name.is_empty() && is_complete(&call.function);
+        call.index == delta.index && !is_other(&call.id, &delta.id) && !is_next
+    };
     let same = calls.iter().rposition(is_same);
     let bytes = |call: &CallDelta| call.function.name.len() + call.function.arguments.len();
     match same {
@@ -194,7 +199,9 @@ pub(super) fn read_chunk(data: &[u8]) -> Result<ChatDelta, String> {
     if let Some(choice) = chunk.choices.into_iter().next() {
         delta.content = choice.delta.content;
         delta.calls = choice.delta.tool_calls;
-        delta.is_last = choice.finish_reason.is_some();
+        delta.is_last = choice
+            .finish_reason
+            .is_some_and(|reason| !reason.is_empty());
     }
     Ok(delta)
 }
@@ -283,6 +290,7 @@ mod tests {
     #[case(json!({"choices": [{"delta": {"role": "assistant", "content": null}}]}), "", false)]
     #[case(json!({"choices": [{"delta": {"content": "Halo"}, "finish_reason": null}], "usage": null}), "Halo", false)]
     #[case(json!({"choices": [{"delta": {}, "finish_reason": "stop"}]}), "", true)]
+    #[case(json!({"choices": [{"delta": {"content": "Halo"}, "finish_reason": ""}]}), "Halo", false)]
     #[case(json!({"choices": [], "x": {"y": 1}}), "", false)]
     #[case(json!({"error": null}), "", false)]
     fn chunks_are_read(#[case] chunk: Value, #[case] content: &str, #[case] is_last: bool) {
@@ -319,6 +327,36 @@ mod tests {
             .usage
             .unwrap();
         assert_eq!((usage.text_in, usage.text_out), (0, 0));
+    }
+
+    #[test]
+    fn calls_without_numbers_and_ids_are_told_apart() {
+        let mut calls = Vec::new();
+        for (name, arguments) in [
+            ("check_", ""),
+            ("order", "{\"n\""),
+            ("", ": 1}"),
+            ("check_order", "{}"),
+            ("check_order", "{\"n\": 2}"),
+        ] {
+            let function = json!({"name": name, "arguments": arguments});
+            let delta = serde_json::from_value(json!({"function": function})).unwrap();
+            add_piece(&mut calls, delta);
+        }
+        let read: Vec<_> = calls
+            .iter()
+            .map(|it| {
+                (
+                    it.function.plain_name(),
+                    it.function.object().unwrap().get("n").cloned(),
+                )
+            })
+            .collect();
+        let named = |n: Option<Value>| ("check_order".to_owned(), n);
+        assert_eq!(
+            read,
+            [named(Some(json!(1))), named(None), named(Some(json!(2)))]
+        );
     }
 
     #[test]

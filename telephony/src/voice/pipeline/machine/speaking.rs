@@ -97,7 +97,7 @@ fn spoken_part(text: &str, told: usize, length: usize) -> usize {
 }
 
 impl SpokenAnswer {
-    /// Some of the answer is not with the call yet.
+    /// The call has all clauses of the answer so far.
     pub(super) fn is_empty(&self) -> bool {
         self.clauses.is_empty()
     }
