@@ -13,7 +13,7 @@ use dikala_sip::leg::{CALLER_RATE, VOICE_HANG_OVER_MS};
 use super::{PipelineMachine, PipelineRequest, VoiceEvent, requests::Stage};
 use crate::voice::{
     Usage,
-    common::{INTERRUPTS_AFTER, NEAR_END, OwnTurns, PAUSE_OF_TURN},
+    common::{INTERRUPTS_AFTER, NEAR_END, OwnTurns, PAUSE_OF_TURN, SummaryRequest},
     pipeline::transcripts,
 };
 
@@ -82,6 +82,18 @@ impl HeardTurn {
         self.pieces.push_back(std::mem::take(&mut self.audio));
     }
 
+    /// The call is over.
+    pub(super) fn ends(&mut self) {
+        if !self.audio.is_empty() {
+            self.end_piece();
+        }
+    }
+
+    /// The words that were not answered.
+    pub(super) fn into_words(self) -> Option<String> {
+        Some(self.text).filter(|text| !text.is_empty())
+    }
+
     /// The caller has not finished, as far as is known.
     pub(super) fn is_open(&self, now: Duration) -> bool {
         match self.is_speaking {
@@ -99,7 +111,7 @@ impl HeardTurn {
     }
 
     /// Some of the audio is not written down yet.
-    fn has_unheard(&self) -> bool {
+    pub(super) fn has_unheard(&self) -> bool {
         !self.pieces.is_empty() || self.transcribing.is_some()
     }
 
@@ -207,14 +219,7 @@ impl PipelineMachine {
         if !turn.is_speaking && !turn.audio.is_empty() && turn.changed + PAUSE_OF_TURN <= self.now {
             turn.end_piece();
         }
-        if turn.transcribing.is_none()
-            && self.requests.may_start(self.now)
-            && let Some(piece) = turn.pieces.pop_front()
-        {
-            let request = PipelineRequest::Transcribe(piece.clone());
-            let connection = self.start(Stage::Hearing, request);
-            self.turn.transcribing = Some((connection, piece));
-        }
+        self.write_down();
         let over_at = self.turn.over_at();
         // An agent that is not to be interrupted finishes first.
         if over_at.is_none_or(|at| at > self.now) || self.is_answering() {
@@ -229,6 +234,18 @@ impl PipelineMachine {
             Some(StoppedAnswer::HeardInPart) => self.note(NOISE),
             Some(StoppedAnswer::Unheard) => self.answer.want(),
             None => {}
+        }
+    }
+
+    /// Has the next piece of the caller's turn written down.
+    pub(super) fn write_down(&mut self) {
+        if self.turn.transcribing.is_none()
+            && self.requests.may_start(self.now)
+            && let Some(piece) = self.turn.pieces.pop_front()
+        {
+            let request = PipelineRequest::Transcribe(piece.clone());
+            let connection = self.start(Stage::Hearing, request);
+            self.turn.transcribing = Some((connection, piece));
         }
     }
 
@@ -259,5 +276,9 @@ impl PipelineMachine {
             self.turn.text.push_str(&words);
         }
         self.tell(VoiceEvent::CallerSaid(format!("{words} ")));
+        // The summary comes later by that.
+        if self.summary.as_mut().is_some_and(SummaryRequest::begins) {
+            self.tell(VoiceEvent::Summarising);
+        }
     }
 }

@@ -32,6 +32,9 @@ use crate::voice::{
     },
 };
 
+/// The longest time after the end of a call until its caller's last words are written down.
+const LAST_WORDS: Duration = Duration::from_millis(900);
+
 #[derive(Debug)]
 pub(super) struct PipelineMachine {
     agent: CallAgent,
@@ -52,6 +55,8 @@ pub(super) struct PipelineMachine {
     tools: ToolCalls,
     bill: Bill,
     summary: Option<SummaryRequest>,
+    /// The summary is asked for at this time, or once the caller's last words are written down.
+    last_words_until: Option<Duration>,
     /// The call is answered, so the agent may speak.
     may_speak: bool,
     /// There was a session before this one.
@@ -87,6 +92,7 @@ impl PipelineMachine {
             tools: ToolCalls::default(),
             bill: Bill::default(),
             summary: None,
+            last_words_until: None,
             may_speak: false,
             goes_on: !so_far.is_empty(),
             is_answer_cut,
@@ -153,9 +159,25 @@ impl PipelineMachine {
             return;
         }
         self.stop_answer();
-        self.turn = HeardTurn::default();
-        self.requests.cancel_all(&mut self.effects);
+        self.turn.ends();
         self.summary = Some(SummaryRequest::new(self.now));
+        self.last_words_until = Some(self.now + LAST_WORDS);
+    }
+
+    /// Asks for the summary once the caller's last words are written down, or it is time.
+    fn ask_for_summary(&mut self) {
+        let Some(until) = self.last_words_until else {
+            return;
+        };
+        if self.turn.has_unheard() && self.now < until {
+            return self.write_down();
+        }
+        self.last_words_until = None;
+        let turn = std::mem::take(&mut self.turn);
+        self.requests.cancel_all(&mut self.effects);
+        if let Some(words) = turn.into_words() {
+            self.history.caller(&words);
+        }
         self.ask();
     }
 
@@ -186,8 +208,11 @@ impl PipelineMachine {
             self.summed_up();
         }
         self.expire_requests();
-        if self.is_over || self.summary.is_some() {
+        if self.is_over {
             return;
+        }
+        if self.summary.is_some() {
+            return self.ask_for_summary();
         }
         self.speak();
         self.end_turn();
@@ -249,11 +274,19 @@ impl VoiceMachine for PipelineMachine {
         let resumes = self.requests.resumes_at().filter(|at| *at > self.now);
         let turn = self.turn.due(self.now);
         let beside = self.beside_due().filter(|at| *at > self.now);
-        [summary, self.requests.due(), resumes, turn, beside]
-            .into_iter()
-            .flatten()
-            .min()
-            .filter(|_| !self.is_over)
+        let turn = turn.filter(|_| self.summary.is_none());
+        [
+            summary,
+            self.last_words_until,
+            self.requests.due(),
+            resumes,
+            turn,
+            beside,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .filter(|_| !self.is_over)
     }
 
     fn is_over(&self) -> bool {

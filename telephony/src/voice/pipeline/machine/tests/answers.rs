@@ -268,6 +268,43 @@ fn a_summary_stops_everything_else() {
     assert!(story.clauses().is_empty());
 }
 
+#[rstest::rstest]
+#[case::in_the_last_word(|story: &mut Story| {
+    story.activity(true);
+    story.audio(1_000);
+})]
+#[case::while_it_is_written_down(|story: &mut Story| {
+    story.caller_speaks(1_000);
+    story.pass(PAUSE_MS);
+})]
+fn a_caller_who_hangs_up_at_once_is_written_down(#[case] speaks: fn(&mut Story)) {
+    for is_in_time in [true, false] {
+        let mut story = Story::greeted();
+        story.caller_says("Where is my order?");
+        story.answers("It comes soon.");
+        story.speaks(1_000);
+        story.pass(2_000);
+        speaks(&mut story);
+        story.told.clear();
+        story.say(VoiceInput::Summarise);
+        assert!(story.is_hearing() && !story.is_thinking());
+        story.pass(899);
+        if is_in_time {
+            story.writes_down("Thank you!");
+        }
+        story.pass(1);
+        assert!(!story.is_hearing() && story.is_thinking());
+        assert_eq!(story.asked().contains("Thank you!"), is_in_time);
+        let said = VoiceEvent::CallerSaid("Thank you! ".to_owned());
+        assert_eq!(story.told.contains(&said), is_in_time);
+        assert_eq!(story.told.contains(&VoiceEvent::Summarising), is_in_time);
+        story.answers("An order.");
+        let summary = VoiceEvent::Summary("An order.".to_owned());
+        assert_eq!(story.count(&VoiceEvent::Summarising), 1);
+        assert_eq!(story.told.last(), Some(&summary));
+    }
+}
+
 #[test]
 fn a_late_summary_ends_with_what_there_is() {
     let mut story = Story::greeted();
