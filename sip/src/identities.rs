@@ -71,14 +71,22 @@ pub fn called_numbers(request: &SipRequest, trunk: &Trunk) -> Result<Vec<String>
 
 /// The caller's number: the identity asserted by a trusted trunk, else the peer's From. Nobody's, if the caller withholds it.
 pub fn caller_number(request: &SipRequest, trunk: &Trunk, trusted: bool) -> String {
+    let prefix = trunk.prefix.as_deref();
     let says = match is_withheld(request) {
         true => None,
         false => trusted
-            .then(|| users(request, "P-Asserted-Identity").next())
+            .then(|| asserted(request, prefix))
             .flatten()
             .or_else(|| users(request, "From").next()),
     };
-    numbers::caller(&says.unwrap_or_default(), trunk.prefix.as_deref())
+    numbers::caller(&says.unwrap_or_default(), prefix)
+}
+
+/// The asserted identity. There may be two, a name and a number (RFC 3325, 9.1): the first number counts, else the first.
+fn asserted(request: &SipRequest, prefix: Option<&str>) -> Option<String> {
+    let all: Vec<String> = users(request, "P-Asserted-Identity").collect();
+    let is_number = |user: &&String| matches!(numbers::e164(user, prefix), Number::E164(_));
+    all.iter().find(is_number).or(all.first()).cloned()
 }
 
 /// True if the caller asks that nobody learns the number (RFC 3323, RFC 3325).
@@ -234,5 +242,28 @@ mod tests {
         let request = invite("+622150001000", &[from, asserted]);
         let number = caller_number(&request, &registered("1"), false);
         assert_eq!(number, "+628123456789", "only trunks assert");
+    }
+
+    /// A carrier may assert a SIP URI and a telephone number, in one header or in two.
+    #[test]
+    fn of_two_asserted_identities_the_number_is_the_callers() {
+        let (name, number) = ("\"Ayu\" <sip:ayu@ims.example>", "<tel:+622150009999>");
+        let both = format!("{name}, {number}");
+        let other = "<sip:02150008888@ims.example;user=phone>";
+        for (asserted, expected) in [
+            (&[name, number][..], "+622150009999"),
+            (&[number, name], "+622150009999"),
+            (&[&both], "+622150009999"),
+            (&[name, other, number], "+622150008888"),
+            (&[name], "ayu"),
+            (&[name, "<sip:1001@ims.example>"], "ayu"),
+            (&["<sip:ims.example>"], "+628123456789"),
+        ] {
+            let mut headers = vec![("From", "<sip:08123456789@phone>;tag=f")];
+            headers.extend(asserted.iter().map(|it| ("P-Asserted-Identity", *it)));
+            let request = invite("+622150001000", &headers);
+            let found = caller_number(&request, &registered("1"), true);
+            assert_eq!(found, expected, "{asserted:?}");
+        }
     }
 }

@@ -42,8 +42,8 @@ pub use self::media::{
 };
 pub use self::{
     edge::{
-        Edge, RegistrationError, SipError, find_targets, registrar, try_listen, try_registrar,
-        try_rtp_ports,
+        AddressFault, Edge, RegistrationError, SipError, find_targets, outbound_proxy, registrar,
+        try_listen, try_registrar, try_rtp_ports,
     },
     ladder::{Ladder, LadderMessage},
     resolution::SipTarget,

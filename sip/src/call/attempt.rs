@@ -15,15 +15,17 @@ use super::{
     no_leg::NoLeg,
     note_change,
     outgoing_leg::OutgoingLeg,
-    requests::{Routed, once_routed, proven},
+    requests::{Routed, once_routed},
     route::DialogRoute,
     session::SdpSession,
 };
 use crate::{
     dialog::{Dialog, open_dialogs::DialogRegistration},
+    digest::answers::ChallengeAnswers,
+    media::sdp::{MediaTerms, SdpRefusal},
     message::{Method, SipRequest, SipResponse},
     settings::Credentials,
-    shared::Shared,
+    shared::{Shared, token},
     transactions::GIVEN_UP,
     transport::Flow,
 };
@@ -47,6 +49,27 @@ pub struct Attempt {
     pub sent_at: Instant,
     /// A provisional response has come.
     pub has_rung: bool,
+    /// The SDP answers in provisional responses to the last INVITE.
+    answered_early: EarlyAnswers,
+}
+
+/// The last usable SDP answer of each dialog that is not established yet, by the tag of its To.
+#[derive(Debug, Default)]
+struct EarlyAnswers(Vec<(Option<String>, MediaTerms)>);
+
+impl EarlyAnswers {
+    fn keep(&mut self, tag: Option<String>, terms: MediaTerms) {
+        self.0.retain(|(other, _)| *other != tag);
+        if self.0.len() <= FORKS_MAX {
+            self.0.push((tag, terms));
+        }
+    }
+
+    fn of(&self, tag: Option<&str>) -> Option<MediaTerms> {
+        let mut all = self.0.iter();
+        let found = all.find(|(other, _)| other.as_deref() == tag);
+        found.map(|(_, terms)| terms.clone())
+    }
 }
 
 /// An INVITE that is to be cancelled.
@@ -80,8 +103,21 @@ impl Attempt {
     pub async fn rings(&mut self, shared: &Arc<Shared>, response: &SipResponse) {
         self.has_rung = true;
         if let Ok(terms) = self.session.accept(&response.body) {
+            let tag = response.headers.tag("To");
+            self.answered_early.keep(tag, terms.clone());
             let signalling = self.flow.remote.ip();
             self.early.begin(shared, terms, signalling).await;
+        }
+    }
+
+    /// The media terms of an answered call. A 200 without a description confirms that of its dialog's provisional responses
+    /// (RFC 3261, 13.2.1).
+    pub fn terms(&self, response: &SipResponse) -> Result<MediaTerms, SdpRefusal> {
+        let tag = response.headers.tag("To");
+        let early = self.answered_early.of(tag.as_deref());
+        match early.filter(|_| response.body.is_empty()) {
+            Some(terms) => Ok(terms),
+            None => self.session.accept(&response.body),
         }
     }
 
@@ -90,6 +126,7 @@ impl Attempt {
         (self.invite, self.answers) = sent(shared, invite, &self.flow);
         self.sent_at = Instant::now();
         self.has_rung = false;
+        self.answered_early = EarlyAnswers::default();
     }
 }
 
@@ -132,6 +169,7 @@ impl OutgoingLeg {
             answers,
             sent_at: Instant::now(),
             has_rung: false,
+            answered_early: EarlyAnswers::default(),
             flow,
         })
     }
@@ -341,7 +379,7 @@ impl Acknowledger {
     }
 }
 
-/// Hangs up an unwanted leg, with credentials if challenged.
+/// Hangs up an unwanted leg, with credentials for everybody who challenges.
 async fn let_go(
     shared: Arc<Shared>,
     mut dialog: Dialog,
@@ -349,13 +387,15 @@ async fn let_go(
     credentials: Option<Credentials>,
 ) {
     let bye = dialog.request(Method::Bye);
+    let (mut number, mut proofs) = (dialog.local_seq, ChallengeAnswers::default());
     let mut answers = shared.ask(bye.clone(), &flow);
     while let Some(response) = answers.recv().await {
+        let next = (number + 1, &*token());
         if let Some(credentials) = &credentials
-            && let Some(again) = proven(&bye, &response, credentials, dialog.local_seq + 1)
+            && let Some(again) = proofs.repeat(&bye, &response, credentials, next)
         {
-            let _ = shared.ask(again, &flow);
-            return;
+            number += 1;
+            answers = shared.ask(again, &flow);
         }
     }
 }

@@ -81,6 +81,7 @@ impl OutgoingLeg {
         let (attempt, response) = self.answered(alive).await?;
         let dialog = attempt.dialog(&response);
         let dialog = dialog.ok_or("the other side's answer names no way to it")?;
+        let terms = attempt.terms(&response);
         let Attempt {
             flow,
             session,
@@ -93,7 +94,7 @@ impl OutgoingLeg {
         } = attempt;
         let route = DialogRoute::default();
         let way = self.acknowledge(&route, &dialog, &flow, (invite, answers));
-        let terms = match session.accept(&response.body) {
+        let terms = match terms {
             Ok(terms) => terms,
             Err(refused) => {
                 self.let_go(dialog, way);
@@ -328,7 +329,7 @@ impl OutgoingLeg {
         match refusal.status {
             401 | 407 => {
                 let ours = self.credentials.as_ref();
-                let again = ours.and_then(|ours| invitation.prove(refusal, ours));
+                let again = ours.and_then(|ours| invitation.prove(refusal, ours, &token()));
                 let why = "the trunk asks for other credentials";
                 let why = || NoLeg::refused(Some(status), why);
                 attempt.send(&self.shared, again.ok_or_else(why)?);

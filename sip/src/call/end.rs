@@ -11,6 +11,8 @@ pub(super) enum Termination {
     Theirs,
     /// We hang up, with cause and text.
     Ours(u16, String),
+    /// The peer knows nothing of the call any more, or gives no sign of life: it has left, and its BYE may be lost. We hang up, too.
+    Gone(u16, &'static str),
     /// We hang up because of a fault, which the task must learn.
     Broken(u16, &'static str),
     /// We hang up on a peer that most likely never existed.
@@ -29,32 +31,11 @@ impl Call {
 
     async fn leave(&mut self, over: Termination, mut unacknowledged: Option<Repeat>) {
         self.media = None;
-        let counters = &self.shared.counters;
-        let counted = match self.is_callers {
-            true => &counters.callers,
-            false => &counters.persons,
-        };
         self.line = None;
         // A joined second leg is hung up too.
         self.transfer = None;
-        let (cause, words) = match over {
-            Termination::Theirs => {
-                self.notify(LegEvent::HungUp);
-                return;
-            }
-            Termination::Ours(cause, words) => (cause, words),
-            Termination::Broken(cause, words) => {
-                count(&counted.failed, 1);
-                self.notify(LegEvent::Failed(words.to_owned()));
-                (cause, words.to_owned())
-            }
-            Termination::Forgotten => {
-                count(&counted.failed, 1);
-                let words = "the answer was not acknowledged, as many others of the trunk";
-                self.notify(LegEvent::Failed(words.to_owned()));
-                self.forget();
-                return;
-            }
+        let Some((cause, words)) = self.announce_end(over) else {
+            return;
         };
         // A BYE must not overtake the ACK (RFC 3261, 15).
         while let Some(repeat) = &mut unacknowledged {
@@ -88,6 +69,45 @@ impl Call {
                 },
                 Some(message) = self.inbox.recv() => answer_late(message),
                 () = sleep_until(until) => return,
+            }
+        }
+    }
+
+    /// Reports the end. Returns cause and text of our BYE, if one is still to be sent.
+    fn announce_end(&mut self, over: Termination) -> Option<(u16, String)> {
+        let counters = &self.shared.counters;
+        let counted = match self.is_callers {
+            true => &counters.callers,
+            false => &counters.persons,
+        };
+        match over {
+            Termination::Theirs => {
+                self.notify(LegEvent::HungUp);
+                None
+            }
+            Termination::Ours(cause, words) => Some((cause, words)),
+            Termination::Gone(cause, words) => {
+                let trunk = &self.caller.trunk.name;
+                tracing::info!(
+                    trunk,
+                    cause,
+                    words,
+                    "the other side of a call has left without BYE"
+                );
+                self.notify(LegEvent::HungUp);
+                Some((cause, words.to_owned()))
+            }
+            Termination::Broken(cause, words) => {
+                count(&counted.failed, 1);
+                self.notify(LegEvent::Failed(words.to_owned()));
+                Some((cause, words.to_owned()))
+            }
+            Termination::Forgotten => {
+                count(&counted.failed, 1);
+                let words = "the answer was not acknowledged, as many others of the trunk";
+                self.notify(LegEvent::Failed(words.to_owned()));
+                self.forget();
+                None
             }
         }
     }

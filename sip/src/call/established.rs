@@ -351,7 +351,7 @@ impl Call {
     async fn timer_came(&mut self, state: &mut EstablishedCall) -> Option<Termination> {
         let timer = self.timer?;
         if timer.refresher == Refresher::Peer {
-            return Some(Termination::Broken(408, "the session was not refreshed"));
+            return Some(Termination::Gone(408, "the session was not refreshed"));
         }
         state.due = self.due();
         if state.refresh.is_some() || state.unacknowledged.is_some() {
@@ -374,7 +374,7 @@ impl Call {
         match self.ask(request) {
             Some(asked) => state.refresh = Some(asked),
             None => {
-                return Some(Termination::Broken(
+                return Some(Termination::Gone(
                     408,
                     "the peer cannot be reached any more",
                 ));
@@ -390,10 +390,7 @@ impl Call {
     ) -> Option<Termination> {
         let Some(response) = answer else {
             self.route.forget();
-            return Some(Termination::Broken(
-                408,
-                "the peer does not answer any more",
-            ));
+            return Some(Termination::Gone(408, "the peer does not answer any more"));
         };
         if response.status < 200 {
             return None;
@@ -413,7 +410,7 @@ impl Call {
             }
             401 | 407 => state.refresh = self.prove(&refresh, &response),
             408 | 481 => {
-                return Some(Termination::Broken(
+                return Some(Termination::Gone(
                     response.status,
                     "the peer knows nothing of the call",
                 ));

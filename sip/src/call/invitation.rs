@@ -1,11 +1,9 @@
 //! The INVITEs of a second leg: what all tries have in common, and which further tries it has had. Pure.
 
-use super::{
-    CallParties, outbound,
-    requests::{SUPPORTED_IN_REQUESTS, proven},
-};
+use super::{CallParties, outbound, requests::SUPPORTED_IN_REQUESTS};
 use crate::{
     dialog,
+    digest::answers::ChallengeAnswers,
     message::{Host, Method, NameAddr, SipRequest, SipResponse, Uri},
     numbers::{Number, e164},
     settings::Credentials,
@@ -17,8 +15,7 @@ const SESSION_SECONDS_MAX: u32 = 86_400;
 /// The session interval that is asked for.
 const SESSION_SECONDS: u32 = 1_800;
 
-/// A call to a person over all its tries: with credentials, a longer session timer, or at another address. Each kind is had at
-/// most once for one address.
+/// A call to a person over all its tries: with credentials for each challenger, a longer session timer, or at another address.
 #[derive(Debug)]
 pub struct Invitation {
     /// The Request-URI.
@@ -29,7 +26,8 @@ pub struct Invitation {
     number: u32,
     /// The session interval that the other side demands at least.
     min_seconds: Option<u32>,
-    is_proven: bool,
+    /// The credentials at this address.
+    proofs: ChallengeAnswers,
     is_redirected: bool,
     /// The last INVITE, without Via.
     last: Option<SipRequest>,
@@ -55,7 +53,7 @@ impl Invitation {
             tag,
             number: 0,
             min_seconds: None,
-            is_proven: false,
+            proofs: ChallengeAnswers::default(),
             is_redirected: false,
             last: None,
         }
@@ -72,7 +70,7 @@ impl Invitation {
 
     /// The next INVITE, without Via.
     pub fn next(&mut self, caller: &CallParties, parts: InviteParts) -> SipRequest {
-        self.is_proven = false;
+        self.proofs = ChallengeAnswers::default();
         self.number += 1;
         let CallParties { trunk, number, .. } = caller;
         let did = caller.did();
@@ -109,13 +107,18 @@ impl Invitation {
         invite
     }
 
-    /// The last INVITE with the credentials that its response demands; `None` if it had them, or they cannot be given.
-    pub fn prove(&mut self, response: &SipResponse, ours: &Credentials) -> Option<SipRequest> {
-        if std::mem::replace(&mut self.is_proven, true) {
-            return None;
-        }
+    /// The last INVITE with the credentials that its responses demand; `None` if it had them, or they cannot be given.
+    pub fn prove(
+        &mut self,
+        response: &SipResponse,
+        ours: &Credentials,
+        cnonce: &str,
+    ) -> Option<SipRequest> {
+        let next = (self.number + 1, cnonce);
+        let last = self.last.as_ref()?;
+        let again = self.proofs.repeat(last, response, ours, next)?;
         self.number += 1;
-        proven(self.last.as_ref()?, response, ours, self.number)
+        Some(again)
     }
 
     /// Agrees to a demand for a longer session interval (RFC 4028, 7.3). False if we asked for no session timer, or it is

@@ -11,9 +11,8 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{Call, CallParties, outbound::credentials_within};
 use crate::{
-    digest::{Authorization, strongest},
+    digest::answers::ChallengeAnswers,
     message::{SipRequest, SipResponse},
-    settings::Credentials,
     shared::{Shared, token},
     transport::Flow,
 };
@@ -28,7 +27,8 @@ pub struct PendingRequest {
     pub answers: mpsc::Receiver<SipResponse>,
     /// The address that the request was sent to, once its route is found.
     peer: Arc<OnceLock<IpAddr>>,
-    is_proven: bool,
+    /// Its credentials.
+    proofs: ChallengeAnswers,
 }
 
 impl Call {
@@ -61,28 +61,30 @@ impl Call {
             peer,
             answers,
             request,
-            is_proven: false,
+            proofs: ChallengeAnswers::default(),
         })
     }
 
-    /// Repeats a challenged request once, with credentials. Only the call's own trunk gets them: others could use the response to
-    /// guess the password.
+    /// Repeats a challenged request with credentials, once for each challenger. Only the call's own trunk gets them: others could
+    /// use the response to guess the password.
     pub(super) fn prove(
         &mut self,
         asked: &PendingRequest,
         response: &SipResponse,
     ) -> Option<PendingRequest> {
         let peer = *asked.peer.get()?;
-        if asked.is_proven || !is_of_the_trunk(&self.shared, &self.caller, peer) {
+        if !is_of_the_trunk(&self.shared, &self.caller, peer) {
             return None;
         }
         let is_outbound = self.caller.outbound == Some(peer);
         let credentials = credentials_within(&self.caller.trunk, is_outbound)?;
         let number = self.dialog.local_seq + 1;
-        let request = proven(&asked.request, response, credentials, number)?;
+        let mut proofs = asked.proofs.clone();
+        let next = (number, &*token());
+        let request = proofs.repeat(&asked.request, response, credentials, next)?;
         self.dialog.local_seq = number;
         Some(PendingRequest {
-            is_proven: true,
+            proofs,
             ..self.ask(request)?
         })
     }
@@ -164,27 +166,4 @@ fn repeat_ack(ack: SipRequest, flow: Flow, mut answers: mpsc::Receiver<SipRespon
             flow.send(&bytes);
         }
     });
-}
-
-/// The request with a new CSeq number and the credentials that the response demands. `None` if it demands none, or unsupported
-/// ones.
-pub fn proven(
-    request: &SipRequest,
-    response: &SipResponse,
-    credentials: &Credentials,
-    number: u32,
-) -> Option<SipRequest> {
-    let (asks, answers) = match response.status {
-        401 => ("WWW-Authenticate", "Authorization"),
-        407 => ("Proxy-Authenticate", "Proxy-Authorization"),
-        _ => return None,
-    };
-    let challenge = strongest(response.headers.all(asks))?;
-    let method = request.method.name();
-    let uri = request.uri.to_string();
-    let proof = Authorization::to(&challenge, credentials, method, &uri, 1, &token());
-    let mut proven = request.clone();
-    proven.headers.push(answers, &proof.to_string());
-    proven.headers.set("CSeq", &format!("{number} {method}"));
-    Some(proven)
 }

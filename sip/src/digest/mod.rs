@@ -1,5 +1,6 @@
 //! Digest authentication in SIP (RFC 3261, 22; RFC 8760): challenges and credentials. Pure.
 
+pub mod answers;
 pub mod nonces;
 
 use std::{fmt, str::FromStr};

@@ -2,6 +2,7 @@
 
 mod access;
 mod checks;
+mod configured_address;
 mod entry;
 mod registration;
 mod requirements;
@@ -39,7 +40,8 @@ use crate::{
 
 pub use self::{
     checks::{find_targets, try_listen, try_registrar, try_rtp_ports},
-    registration::{RegistrationError, registrar},
+    configured_address::{AddressFault, outbound_proxy, registrar},
+    registration::RegistrationError,
 };
 
 /// Time limit for registrars to answer the unregistration.

@@ -10,7 +10,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    digest::{Authorization, Challenge, strongest},
+    digest::answers::{ChallengeAnswers, UnansweredChallenge},
     message::{Method, NameAddr, SipRequest, SipResponse, Uri},
     resolution::SipTarget,
     settings::RegisterSettings,
@@ -27,6 +27,8 @@ const EARLY_MIN: u32 = 36;
 const EXPIRES_MAX: u32 = 86_400;
 /// Interval of keep-alives (two line ends), which keep NAT bindings and connections open.
 const PING: Duration = Duration::from_secs(25);
+/// REGISTERs of one try: the first, and those after challenges of a proxy and the registrar, stale nonces, and a longer time.
+const REQUESTS_MAX: usize = 6;
 
 /// Why a registration failed.
 #[derive(Debug, thiserror::Error)]
@@ -38,8 +40,11 @@ pub enum RegistrationError {
     #[error("the registrar does not answer")]
     Silent,
     /// With this status.
-    #[error("the registrar refuses username or password")]
+    #[error("{} refuses username or password", challenger(*.0))]
     Credentials(u16),
+    /// With this status.
+    #[error("{} asks for other credentials than a digest with MD5 or SHA-256", challenger(*.0))]
+    Challenge(u16),
     #[error("the registrar refuses with status {0}")]
     Refused(u16),
 }
@@ -50,34 +55,28 @@ impl RegistrationError {
         match self {
             Self::Silent => true,
             Self::Refused(status) => *status == 408 || (500..600).contains(status),
-            Self::Address(_) | Self::Unreachable(_) | Self::Credentials(_) => false,
+            Self::Address(_) | Self::Unreachable(_) | Self::Credentials(_) | Self::Challenge(_) => {
+                false
+            }
         }
     }
 
     /// The registrar's status, if that is why.
     fn status(&self) -> Option<u16> {
         match self {
-            Self::Refused(status) | Self::Credentials(status) => Some(*status),
+            Self::Refused(status) | Self::Credentials(status) | Self::Challenge(status) => {
+                Some(*status)
+            }
             Self::Address(_) | Self::Unreachable(_) | Self::Silent => None,
         }
     }
 }
 
-/// Converts a configured registrar to a URI: `host[:port]`, the same after `udp://`, `tcp://` or `tls://`, or a URI.
-pub fn registrar(written: &str) -> Option<String> {
-    let is_uri = ["sip:", "sips:"].iter().any(|scheme| {
-        let begins = written.get(..scheme.len());
-        begins.is_some_and(|begins| begins.eq_ignore_ascii_case(scheme))
-    });
-    let uri = match written.split_once("://") {
-        _ if is_uri => written.to_owned(),
-        Some((transport @ ("udp" | "tcp" | "tls"), place)) => {
-            format!("sip:{place};transport={transport}")
-        }
-        Some(_) => return None,
-        None => format!("sip:{written}"),
-    };
-    uri.parse::<Uri>().is_ok().then_some(uri)
+fn challenger(status: u16) -> &'static str {
+    match status {
+        407 => "a proxy before the registrar",
+        _ => "the registrar",
+    }
 }
 
 /// One registration.
@@ -99,9 +98,7 @@ pub struct Registration {
     call_id: String,
     tag: String,
     number: u32,
-    challenge: Option<(u16, Challenge)>,
-    /// The number of uses of the challenge's nonce.
-    count: u32,
+    answers: ChallengeAnswers,
     expires: u32,
 }
 
@@ -131,8 +128,7 @@ impl Registration {
             named: Vec::new(),
             tag: token(),
             number: 0,
-            challenge: None,
-            count: 0,
+            answers: ChallengeAnswers::default(),
             expires: register.expires_seconds,
         })
     }
@@ -199,7 +195,7 @@ impl Registration {
             match self.at(&flow, expires).await {
                 // Another server may be able to (RFC 3263, 4.3).
                 Err(error) if error.is_of_the_server() => {
-                    self.challenge = None;
+                    self.answers = ChallengeAnswers::default();
                     failed = Some(error);
                 }
                 done => return done,
@@ -207,10 +203,10 @@ impl Registration {
         }
     }
 
-    /// Sends a REGISTER, and again with credentials if challenged.
+    /// Sends a REGISTER, and again with the credentials of everybody who challenges it.
     async fn at(&mut self, flow: &Flow, expires: Option<u32>) -> Result<u32, RegistrationError> {
-        let mut expires = expires;
-        for _ in 0..4 {
+        let (mut expires, mut refused) = (expires, RegistrationError::Silent);
+        for _ in 0..REQUESTS_MAX {
             let request = self.request(flow, expires);
             let mut answers = self.shared.ask(request, flow);
             let response = loop {
@@ -221,7 +217,10 @@ impl Registration {
             };
             match response.status {
                 200..300 => return Ok(self.granted(&response, expires.unwrap_or_default())),
-                401 | 407 => self.challenged(&response)?,
+                401 | 407 => {
+                    self.challenged(&response)?;
+                    refused = RegistrationError::Credentials(response.status);
+                }
                 423 => {
                     let least = response
                         .headers
@@ -230,11 +229,12 @@ impl Registration {
                     let least: u32 = least.ok_or(RegistrationError::Refused(423))?;
                     self.expires = least.min(EXPIRES_MAX);
                     expires = expires.map(|_| self.expires);
+                    refused = RegistrationError::Refused(423);
                 }
                 status => return Err(RegistrationError::Refused(status)),
             }
         }
-        Err(RegistrationError::Credentials(401))
+        Err(refused)
     }
 
     /// The address that requests go to.
@@ -250,7 +250,6 @@ impl Registration {
             ..self.registrar.clone()
         };
         let mut request = SipRequest::new(Method::Register, target);
-        let uri = request.uri.to_string();
         if let Some(route) = self.register.route() {
             request.headers.push("Route", &route);
         }
@@ -270,44 +269,20 @@ impl Registration {
                 .push("Contact", &format!("{contact};expires={expires}"));
             request.headers.push("Expires", &expires.to_string());
         }
-        if let Some((status, challenge)) = &self.challenge {
-            self.count += 1;
-            let credentials = &self.register.credentials;
-            let proof = Authorization::to(
-                challenge,
-                credentials,
-                "REGISTER",
-                &uri,
-                self.count,
-                &token(),
-            );
-            let name = if *status == 401 {
-                "Authorization"
-            } else {
-                "Proxy-Authorization"
-            };
-            request.headers.push(name, &proof.to_string());
-        }
+        let credentials = &self.register.credentials;
+        self.answers.prove(&mut request, credentials, &token());
         request
     }
 
     fn challenged(&mut self, response: &SipResponse) -> Result<(), RegistrationError> {
-        let name = if response.status == 401 {
-            "WWW-Authenticate"
-        } else {
-            "Proxy-Authenticate"
-        };
-        let refusal = || RegistrationError::Credentials(response.status);
-        let challenge = strongest(response.headers.all(name)).ok_or_else(refusal)?;
-        // Credentials that are refused although the nonce is fresh are wrong.
-        let refused = self.challenge.is_some() && self.count == 1 && !challenge.stale;
-        self.challenge = None;
-        if refused {
-            return Err(refusal());
-        }
-        self.count = 0;
-        self.challenge = Some((response.status, challenge));
-        Ok(())
+        let status = response.status;
+        self.answers.accept(response).map_err(|why| {
+            self.answers = ChallengeAnswers::default();
+            match why {
+                UnansweredChallenge::Refused => RegistrationError::Credentials(status),
+                UnansweredChallenge::Unknown => RegistrationError::Challenge(status),
+            }
+        })
     }
 
     /// Seconds granted: those of our Contact in the response, else those of Expires.
@@ -398,11 +373,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_registrar_is_none() {
-        for strange in [
-            "", "http://x", "udp://", "a b", "x:port", "sip:", "tel:abc", "ws://x",
+    fn a_failure_names_who_refuses() {
+        for (error, words) in [
+            (
+                RegistrationError::Credentials(401),
+                "the registrar refuses username or password",
+            ),
+            (
+                RegistrationError::Credentials(407),
+                "a proxy before the registrar refuses username or password",
+            ),
+            (
+                RegistrationError::Challenge(407),
+                "a proxy before the registrar asks for other credentials than a digest with MD5 or SHA-256",
+            ),
         ] {
-            assert_eq!(registrar(strange), None, "{strange}");
+            assert_eq!(error.to_string(), words);
         }
     }
 

@@ -42,6 +42,10 @@ impl Headers {
         }
     }
 
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(held, _)| !is(held, name));
+    }
+
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()

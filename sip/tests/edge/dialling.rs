@@ -200,6 +200,30 @@ async fn a_person_without_media_is_hung_up() {
     }
 }
 
+/// The first description that a dialog brings is its answer (RFC 3261, 13.2.1).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_200_without_a_body_confirms_the_answer_of_its_own_183() {
+    for (of_200, stands) in [("person", true), ("another", false)] {
+        let (bench, mut phone, invite) = dialling().await;
+        let sdp = offer(40_002);
+        let progress = phone.response(&invite, "183 Session Progress", "person", &sdp);
+        phone.send(&progress).await;
+        let ringing = phone.response(&invite, "180 Ringing", "person", "");
+        phone.send(&ringing).await;
+        let accepted = phone.response(&invite, "200 OK", of_200, "");
+        phone.send(&accepted).await;
+        phone.expect("ACK ").await;
+        if stands {
+            eventually("it stands", || bench.is_joined()).await;
+            phone.ask("BYE", "", "").await;
+        }
+        let bye = phone.expect("BYE ").await;
+        assert_eq!(header(&bye, "Call-ID"), header(&invite, "Call-ID"));
+        phone.answer(&bye, "200 OK").await;
+        assert_eq!(bench.is_joined(), stands, "{of_200}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_without_media_is_hung_up() {
     for useless in useless_answers() {

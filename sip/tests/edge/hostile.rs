@@ -87,7 +87,7 @@ async fn registering(socket: &UdpSocket) -> (TestEdge, ScriptedPhone) {
 async fn a_registrar_that_always_asks_anew_is_given_up_for_a_while() {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let (bench, phone) = registering(&socket).await;
-    for nonce in 0..4 {
+    for nonce in 0..6 {
         let (request, from) = asked(&socket).await;
         let demand = format!(
             "WWW-Authenticate: Digest realm=\"r\", nonce=\"{nonce}\", qop=\"auth\", stale=true\r\n"

@@ -30,6 +30,7 @@ mod persons;
 mod pjsip;
 mod programs;
 mod proofs;
+mod refreshes;
 mod registering;
 mod routes;
 mod secured;

@@ -216,6 +216,43 @@ async fn a_second_leg_is_proven_to_its_end() {
     leg.phone.hang_up().await;
 }
 
+/// A proxy and the server behind it have challenges of their own; each request carries credentials for both.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_leg_is_proven_to_a_proxy_and_to_the_server_behind_it() {
+    const SERVER: &str = "401 Unauthorized";
+    let mut leg = second_leg().await;
+    let trunk = &mut leg.trunk;
+    proven(&leg.invite, "Proxy-Authorization", 2);
+    challenge(trunk, &leg.invite, SERVER).await;
+    trunk.expect("ACK ").await;
+    let again = trunk.expect("INVITE ").await;
+    proven(&again, "Authorization", 3);
+    let second_use = header(&again, "Proxy-Authorization").unwrap();
+    assert!(second_use.contains("nc=00000002"), "{second_use}");
+    let answer = trunk.response(&again, "200 OK", "person", &offer(40_002));
+    trunk.send(&answer).await;
+    let ack = trunk.expect("ACK ").await;
+    for name in ["Authorization", "Proxy-Authorization"] {
+        assert_eq!(header(&ack, name), header(&again, name));
+    }
+    eventually("it stands", || leg.bench.is_joined()).await;
+    leg.phone.ask("BYE", "", "").await;
+    let bye = trunk.expect("BYE ").await;
+    challenge(trunk, &bye, "407 Proxy Authentication Required").await;
+    let again = trunk.expect("BYE ").await;
+    let first = number(&again);
+    proven(&again, "Proxy-Authorization", first);
+    challenge(trunk, &again, SERVER).await;
+    let again = trunk.expect("BYE ").await;
+    proven(&again, "Authorization", first + 1);
+    assert!(header(&again, "Proxy-Authorization").is_some());
+    // Credentials that are refused are not sent again.
+    challenge(trunk, &again, SERVER).await;
+    while let Some(more) = trunk.hears(Duration::from_millis(100)).await {
+        assert_eq!(number(&more), first + 1, "a repeat: {more}");
+    }
+}
+
 /// The answerer of a call may name any address; a second one is hung up there.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_took_a_second_leg_elsewhere_is_given_no_proof() {

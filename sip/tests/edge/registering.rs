@@ -5,7 +5,7 @@ use dikala_testkit::phone::registrar;
 use tokio::{net::UdpSocket, sync::mpsc, time::timeout};
 
 use crate::{
-    proofs::{challenge, proven},
+    proofs::{challenge, number, proven},
     support::{
         CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, flood, header, offer, trunk,
     },
@@ -38,6 +38,43 @@ async fn a_brief_registration_is_asked_for_as_it_is_told_and_renewed() {
         assert_eq!(expires.unwrap().as_deref(), Some("2"));
     }
     registrar.abort();
+}
+
+/// An outbound proxy and the registrar behind it have challenges of their own (RFC 3261, 22.3).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_and_a_registrar_that_both_challenge_get_their_credentials_together() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let register = at(format!("sip:{}", socket.local_addr().unwrap()), 600);
+    let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
+        sip.trunks[0].register = Some(register);
+    })
+    .await;
+    let mut registrar = ScriptedPhone::at(socket, bench.udp()).await;
+    let mut last = 0;
+    for status in ["407 Proxy Authentication Required", "401 Unauthorized"] {
+        let request = next_register(&mut registrar, last).await;
+        last = number(&request);
+        challenge(&mut registrar, &request, status).await;
+    }
+    let request = next_register(&mut registrar, last).await;
+    proven(&request, "Authorization", last + 1);
+    let second_use = header(&request, "Proxy-Authorization").unwrap();
+    assert!(second_use.contains("nc=00000002"), "{second_use}");
+    registrar.answer(&request, "200 OK").await;
+    eventually("it is registered", || {
+        bench.edge.statistics().registered_trunks == 1
+    })
+    .await;
+}
+
+/// The next REGISTER with a greater number; others are repeats.
+async fn next_register(registrar: &mut ScriptedPhone, last: u32) -> String {
+    loop {
+        let request = registrar.expect("REGISTER ").await;
+        if number(&request) > last {
+            return request;
+        }
+    }
 }
 
 /// A registrar may answer from another port, so only its answers distinguish it from strangers.

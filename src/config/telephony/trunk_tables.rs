@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dikala_sip::registrar;
+use dikala_sip::{outbound_proxy, registrar};
 use serde::Deserialize;
 
 use super::account::{WhatsAppAccount, WhatsAppTrunk, usual_file};
@@ -146,9 +146,10 @@ fn is_number(text: &str) -> bool {
 
 /// A SIP URI, from any of the forms in which a registrar may be written.
 pub(super) fn address(field: &str, text: &str) -> Result<String, String> {
-    registrar(text).ok_or_else(|| {
-        format!(
-            "{field} must be like sip.example.com, tcp://sip.example.com:5060 or sip:sip.example.com"
-        )
-    })
+    registrar(text).map_err(|fault| format!("{field} {fault}"))
+}
+
+/// The same for an outbound proxy.
+pub(super) fn proxy_address(field: &str, text: &str) -> Result<String, String> {
+    outbound_proxy(text).map_err(|fault| format!("{field} {fault}"))
 }

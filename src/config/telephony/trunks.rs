@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use super::{
     host,
-    trunk_tables::{OutboundTable, RegisterTable, TrunkTable, address},
+    trunk_tables::{OutboundTable, RegisterTable, TrunkTable, address, proxy_address},
     whatsapp,
 };
 use crate::{common_passwords::is_common, config::nets::parse_net};
@@ -140,6 +140,7 @@ impl TrunkTable {
                     .to_owned(),
             );
         }
+        check_identity(&outbound, register.is_some())?;
         if let Some(prefix) = &self.prefix
             && !is_prefix(prefix)
         {
@@ -232,6 +233,18 @@ impl OutboundTable {
     }
 }
 
+/// Refuses an account that persons shall see and that the trunk does not have: they would see the called number.
+fn check_identity(outbound: &OutboundSettings, is_registered: bool) -> Result<(), String> {
+    let has_account = is_registered || outbound.credentials.is_some();
+    if outbound.from == OutboundIdentity::Account && !has_account {
+        return Err(
+            "outbound.from is \"account\", and the trunk has no account; set register, or outbound.username and outbound.password, or write from = \"did\""
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
 /// Checks a password for callers. A registrar's password is not checked, because the registrar chooses it.
 fn check_password(password: &str) -> Result<(), String> {
     if password.chars().count() < PASSWORD_CHARS_MIN {
@@ -258,7 +271,7 @@ impl RegisterTable {
     fn read(&self) -> Result<RegisterSettings, String> {
         let registrar = address("register.registrar", &self.registrar)?;
         let proxy = self.proxy.as_ref();
-        let proxy = proxy.map(|proxy| address("register.proxy", proxy));
+        let proxy = proxy.map(|proxy| proxy_address("register.proxy", proxy));
         if let Some(domain) = self.domain.as_ref().filter(|domain| host(domain).is_none()) {
             return Err(format!(
                 "register.domain is {domain:?}; it must be like sip.example.com"
@@ -289,3 +302,6 @@ impl RegisterTable {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
