@@ -15,6 +15,7 @@ mod first;
 mod indexes;
 mod migrate;
 mod overview;
+mod recoveries;
 mod script;
 mod state;
 mod turns;
@@ -73,6 +74,7 @@ fn steps() -> Vec<Step> {
         Step::Additive(Box::new(overview::SNOOZES)),
         Step::Additive(Box::new(overview::REFUSED)),
         Step::Additive(Box::new(overview::TROUBLES)),
+        Step::Additive(Box::new(recoveries::STEP)),
     ];
     #[cfg(debug_assertions)]
     fail_points::change(&mut steps);

@@ -18,13 +18,14 @@ use sea_orm::{
 use super::{ids, rest, statement};
 use crate::operations::calls::callers;
 
-/// Finds calls that ended and were settled before a time.
-const OVER: &str = "SELECT c.id FROM calls c WHERE c.id < $1 AND c.id > $2 AND c.ended_at < $3 AND NOT EXISTS \
-    (SELECT 1 FROM credit_holds h WHERE h.call_id = c.id AND (h.settled_at IS NULL OR h.settled_at >= $3)) \
+/// Finds calls that ended and were settled before a time. PostgreSQL would turn `NOT EXISTS` into a join that reads all
+/// holds from the oldest on.
+pub(super) const OVER: &str = "SELECT c.id FROM calls c WHERE c.id < $1 AND c.id > $2 AND c.ended_at < $3 AND \
+    (SELECT 1 FROM credit_holds h WHERE h.call_id = c.id AND (h.settled_at IS NULL OR h.settled_at >= $3) LIMIT 1) IS NULL \
     ORDER BY c.id LIMIT 200";
 /// Finds holds that were settled before a time and whose call is gone, or was never written.
-const HOLDS: &str = "SELECT h.call_id FROM credit_holds h WHERE h.call_id < $1 AND h.call_id > $2 AND h.settled_at < $3 \
-    AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.id = h.call_id) ORDER BY h.call_id LIMIT 200";
+pub(super) const HOLDS: &str = "SELECT h.call_id FROM credit_holds h WHERE h.call_id < $1 AND h.call_id > $2 AND h.settled_at < $3 \
+    AND (SELECT 1 FROM calls c WHERE c.id = h.call_id LIMIT 1) IS NULL ORDER BY h.call_id LIMIT 200";
 const TRANSCRIPTS: &str = "SELECT t.call_id FROM transcripts t WHERE t.call_id < $1 AND t.call_id > $2 AND t.created_at < $3 \
     ORDER BY t.call_id LIMIT 100";
 

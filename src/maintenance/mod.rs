@@ -222,18 +222,26 @@ enum SweptEvents {
     Turns,
 }
 
+impl SweptEvents {
+    /// Finds old events that no active webhook waits for. Looks up the deliveries of each event: PostgreSQL would turn
+    /// `NOT EXISTS` into a join that reads all deliveries from the oldest on.
+    fn find(self) -> String {
+        let whose = match self {
+            Self::Any => "",
+            Self::Calls => " AND e.call_id IS NOT NULL",
+            Self::Turns => " AND e.kind = 'call.turn'",
+        };
+        format!(
+            "SELECT e.id FROM events e WHERE e.id < $1 AND e.id > $2{whose} AND \
+             (SELECT 1 FROM deliveries d JOIN webhooks w ON w.id = d.webhook_id \
+              WHERE d.event_id = e.id AND d.status = 'pending' AND w.is_active LIMIT 1) IS NULL ORDER BY e.id LIMIT 500"
+        )
+    }
+}
+
 /// Removes old events with their deliveries, unless a delivery is pending at an active webhook.
 async fn sweep_events(store: &Store, older_than: Millis, whose: SweptEvents) -> Result<u64, DbErr> {
-    let whose = match whose {
-        SweptEvents::Any => "",
-        SweptEvents::Calls => " AND e.call_id IS NOT NULL",
-        SweptEvents::Turns => " AND e.kind = 'call.turn'",
-    };
-    let find = format!(
-        "SELECT e.id FROM events e WHERE e.id < $1 AND e.id > $2{whose} AND NOT EXISTS \
-         (SELECT 1 FROM deliveries d JOIN webhooks w ON w.id = d.webhook_id \
-          WHERE d.event_id = e.id AND d.status = 'pending' AND w.is_active) ORDER BY e.id LIMIT 500"
-    );
+    let find = whose.find();
     let first_kept = EventId::first_at(older_than).to_string();
     let mut last = String::new();
     let mut removed = 0;

@@ -1,5 +1,7 @@
 //! Tests of the sweeps.
 
+mod reads;
+
 use dikala_actors::runtime::clock::ManualClock;
 use dikala_entities::{
     AttemptOutcome, AuditAction, DeliveryStatus, EventId, TenantId, WebhookId, attempt, audit,

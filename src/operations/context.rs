@@ -10,7 +10,10 @@ use std::{
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web::Data};
 use dikala_actors::{
     bridges::Bridges,
-    runtime::clock::{SharedClock, SystemClock},
+    runtime::{
+        clock::{SharedClock, SystemClock},
+        fair_semaphore::FairPermit,
+    },
 };
 use dikala_entities::{
     Actor, ApiKeyId, AuditId, BridgeId, IdempotencyScope, Millis, OfTenant, Role, Secret,
@@ -251,6 +254,14 @@ impl OperationContext {
     pub async fn require_tenant(&self, id: TenantId) -> Result<(), ApiError> {
         let found = self.find_tenant(self.store().api_reader(), id);
         found.await.map(drop)
+    }
+
+    /// Waits for a permit of the tenant for a long read, as each of its GETs holds one. Operators need none.
+    pub(super) async fn read_turn(&self) -> Result<Option<FairPermit<TenantId>>, ApiError> {
+        match (&self.resources.serving, self.principal.scope()) {
+            (Some(serving), Some(tenant)) => serving.gate.read(tenant).await.map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// The tenant of the principal; operators have none.

@@ -293,7 +293,9 @@ pub async fn recover(
     let webhook = context.find_webhook(id.0).await?;
     let recovery = Recovery::read(&body.form()?)?.of(&webhook, context.now);
     // Counted before the transaction: on SQLite a long transaction would delay every other write.
+    let turn = context.read_turn().await?;
     let deliveries = count(context.store().api_reader(), &recovery).await?;
+    drop(turn);
     let mut write = context.begin().await?;
     if deliveries > 0 {
         insert_recovery(&mut write, recovery, deliveries).await?;

@@ -16,7 +16,8 @@ pub struct Report {
     pub differences: Vec<String>,
 }
 
-/// A rule: the sentence for a violation, and the query that finds violations. Each row has `tenant_id` and a `detail`. `{t}`
+/// A rule: the sentence for a violation, and the query that finds violations. Each row has `tenant_id` and a `detail`, which
+/// must not be NULL: a text with a NULL in it is NULL. `{t}`
 /// stands for the tenant condition on the table with alias `t`. Each query reads a table once or by key. A tenant's
 /// transactions are joined by their indexed idempotency key: by tenant and call, SQLite would read all of them for every call.
 type Rule = (&'static str, &'static str);
@@ -78,7 +79,7 @@ const SETTLED: &[Rule] = &[
     ),
     (
         "a call has more than one usage transaction",
-        "SELECT t.tenant_id, t.call_id AS detail FROM credit_transactions t WHERE {t} AND t.kind = 'usage' \
+        "SELECT t.tenant_id, COALESCE(t.call_id, 'no call') AS detail FROM credit_transactions t WHERE {t} AND t.kind = 'usage' \
          GROUP BY t.tenant_id, t.call_id HAVING COUNT(*) > 1",
     ),
     (
@@ -91,7 +92,7 @@ const SETTLED: &[Rule] = &[
         "a usage transaction has no settled hold",
         "SELECT t.tenant_id, t.id AS detail FROM credit_transactions t \
          LEFT JOIN credit_holds h ON h.call_id = t.call_id AND h.tenant_id = t.tenant_id \
-         WHERE {t} AND t.kind = 'usage' AND (t.idempotency_key <> 'call:' || t.call_id \
+         WHERE {t} AND t.kind = 'usage' AND (t.idempotency_key <> 'call:' || COALESCE(t.call_id, '') \
          OR (h.call_id IS NULL AND t.created_at >= {swept}) OR (h.call_id IS NOT NULL AND h.settled_at IS NULL))",
     ),
     (
@@ -112,10 +113,10 @@ const SETTLED: &[Rule] = &[
     ),
     (
         "a call was billed more than it talked, or not at all",
-        "SELECT c.tenant_id, c.id || ' talked ' || c.talk_time_seconds || ' s, billed ' || COALESCE(h.used, 0) AS detail FROM calls c \
+        "SELECT c.tenant_id, c.id || ' talked ' || COALESCE(c.talk_time_seconds, 0) || ' s, billed ' || COALESCE(h.used, 0) AS detail FROM calls c \
          LEFT JOIN credit_holds h ON h.call_id = c.id WHERE {c} AND c.ended_at IS NOT NULL AND ( \
          (c.answered_at IS NULL AND COALESCE(h.used, 0) <> 0) OR (c.answered_at IS NOT NULL AND (COALESCE(h.used, 0) < 1 \
-         OR (h.used > 1 AND h.used > (c.talk_time_seconds + 59) / 60))))",
+         OR (h.used > 1 AND h.used > (COALESCE(c.talk_time_seconds, 0) + 59) / 60))))",
     ),
 ];
 

@@ -14,8 +14,10 @@ use dikala_entities::{
     DeliveryId, DeliveryStatus, Millis, RecoveryId, Store, delivery, recovery, store::Transaction,
 };
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait,
-    QueryFilter, QueryOrder, QuerySelect, Select, sea_query::Expr,
+    ActiveValue::Set,
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter,
+    QueryOrder, QuerySelect, QueryTrait, Select, Statement,
+    sea_query::{BinOper, Expr, ExprTrait},
 };
 
 use super::{
@@ -55,29 +57,119 @@ pub(super) async fn run(courier: Rc<Courier>) {
 
 /// The number of deliveries left in a recovery.
 pub async fn count(db: &impl ConnectionTrait, recovery: &recovery::Model) -> Result<u64, DbErr> {
-    failed(recovery).count(db).await
+    let mut left = created_within(recovery).count(db).await?;
+    if recovery.after < before_all(recovery) {
+        left += given_up_within(recovery).count(db).await?;
+    }
+    Ok(left)
 }
 
-/// The ids of the deliveries left in a recovery. Tests are not repeated.
+/// The greatest id of a delivery created before the period. An id begins with the time of its creation.
+fn before_all(recovery: &recovery::Model) -> DeliveryId {
+    DeliveryId::derived(recovery.since.plus_ms(-1), u128::MAX)
+}
+
+/// Failed deliveries in the order of an index.
+#[derive(Debug)]
+pub(super) struct IndexedDeliveries {
+    select: Select<delivery::Entity>,
+    index: &'static str,
+}
+
+impl IndexedDeliveries {
+    async fn count(&self, db: &impl ConnectionTrait) -> Result<u64, DbErr> {
+        let counted = self.select.clone().select_only();
+        let mut counted = counted.expr_as(Expr::cust("COUNT(*)"), "left_over");
+        QueryTrait::query(&mut counted).clear_order_by();
+        let statement = self.told(counted.build(db.get_database_backend()));
+        let row = db.query_one_raw(statement).await?;
+        let left: i64 = row.map_or(Ok(0), |row| row.try_get("", "left_over"))?;
+        Ok(left.unsigned_abs())
+    }
+
+    async fn first(&self, db: &impl ConnectionTrait, most: u64) -> Result<Vec<DeliveryId>, DbErr> {
+        let rows = db
+            .query_all_raw(self.page(most, db.get_database_backend()))
+            .await?;
+        rows.iter().map(|row| row.try_get("", "id")).collect()
+    }
+
+    pub(super) fn page(&self, most: u64, backend: DbBackend) -> Statement {
+        self.told(self.select.clone().limit(most).build(backend))
+    }
+
+    /// Names the index on SQLite, which has no statistics and could choose another one.
+    fn told(&self, mut statement: Statement) -> Statement {
+        const FROM: &str = "FROM \"deliveries\"";
+        if statement.db_backend == DbBackend::Sqlite {
+            let named = format!("{FROM} INDEXED BY {}", self.index);
+            statement.sql = statement.sql.replacen(FROM, &named, 1);
+        }
+        statement
+    }
+}
+
+/// Failed deliveries of the webhook. Tests are not repeated.
 fn failed(recovery: &recovery::Model) -> Select<delivery::Entity> {
-    let within = |column: delivery::Column| {
-        Condition::all()
-            .add(column.gte(recovery.since))
-            .add(column.lt(recovery.until))
-    };
     delivery::Entity::find()
         .select_only()
         .column(delivery::Column::Id)
         .filter(delivery::Column::WebhookId.eq(recovery.webhook_id))
-        .filter(delivery::Column::Status.eq(DeliveryStatus::Failed))
-        .filter(delivery::Column::Id.gt(recovery.after))
-        .filter(delivery::Column::IsTest.eq(false))
+        // Literal, as in the partial index.
+        .filter(Expr::cust("status = 'failed' AND NOT is_test"))
+}
+
+/// Deliveries that were created in the period, after the cursor, by their ids.
+pub(super) fn created_within(recovery: &recovery::Model) -> IndexedDeliveries {
+    let after = Ord::max(recovery.after, before_all(recovery));
+    let select = failed(recovery)
+        .filter(delivery::Column::Id.gt(after))
+        .filter(delivery::Column::Id.lt(DeliveryId::first_at(recovery.until)))
         .filter(delivery::Column::CompletedAt.lte(recovery.asked_at))
-        .filter(
-            Condition::any()
-                .add(within(delivery::Column::CreatedAt))
-                .add(within(delivery::Column::CompletedAt)),
-        )
+        .order_by_asc(delivery::Column::Id);
+    IndexedDeliveries {
+        select,
+        index: "deliveries_webhook_status",
+    }
+}
+
+/// Deliveries that were created earlier and given up in the period, by the time of their failure.
+pub(super) fn given_up_within(recovery: &recovery::Model) -> IndexedDeliveries {
+    let until = Ord::min(recovery.until, recovery.asked_at.plus_ms(1));
+    // In a form that no index is used for: PostgreSQL could read all earlier failures.
+    let id = Expr::col((delivery::Entity, delivery::Column::Id));
+    let id = id.binary(BinOper::Custom("||"), Expr::cust("''"));
+    let select = failed(recovery)
+        .filter(delivery::Column::CompletedAt.gte(recovery.since))
+        .filter(delivery::Column::CompletedAt.lt(until))
+        .filter(id.lte(before_all(recovery)))
+        .order_by_asc(delivery::Column::CompletedAt)
+        .order_by_asc(delivery::Column::Id);
+    IndexedDeliveries {
+        select,
+        index: "deliveries_failed",
+    }
+}
+
+/// The next batch: first the deliveries created before the period, then the others. The former leave the selection
+/// once they are pending, so they need no cursor.
+async fn next_batch(
+    db: &impl ConnectionTrait,
+    recovery: &recovery::Model,
+) -> Result<Vec<DeliveryId>, DbErr> {
+    let mut ids = Vec::new();
+    if recovery.after < before_all(recovery) {
+        ids = given_up_within(recovery).first(db, RECOVERY_BATCH).await?;
+    }
+    let room = RECOVERY_BATCH.saturating_sub(length(&ids));
+    if room > 0 {
+        ids.extend(created_within(recovery).first(db, room).await?);
+    }
+    Ok(ids)
+}
+
+fn length(ids: &[DeliveryId]) -> u64 {
+    u64::try_from(ids.len()).unwrap_or(u64::MAX)
 }
 
 /// Works off one batch of the recovery that follows `last`, and returns its id. None if no recovery is open.
@@ -89,12 +181,7 @@ pub(super) async fn work(
     let Some(recovery) = next(store, last).await? else {
         return Ok(None);
     };
-    let ids: Vec<DeliveryId> = failed(&recovery)
-        .order_by_asc(delivery::Column::Id)
-        .limit(RECOVERY_BATCH)
-        .into_tuple()
-        .all(store.reader())
-        .await?;
+    let ids = next_batch(store.reader(), &recovery).await?;
     let txn = store.begin().await?;
     // Otherwise another node did this batch or the webhook was deleted, and dropping the transaction rolls it back.
     if step(&txn, &recovery, &ids).await? {
@@ -124,11 +211,13 @@ pub(super) async fn step(
     let as_read = Condition::all()
         .add(recovery::Column::Id.eq(recovery.id))
         .add(recovery::Column::After.eq(recovery.after));
-    let full = u64::try_from(ids.len()).is_ok_and(|ids| ids == RECOVERY_BATCH);
+    let full = length(ids) == RECOVERY_BATCH;
     let changed = match ids.last() {
         Some(last) if full => {
+            let is_later = *last > before_all(recovery);
+            let after = if is_later { *last } else { recovery.after };
             recovery::Entity::update_many()
-                .col_expr(recovery::Column::After, Expr::value(*last))
+                .col_expr(recovery::Column::After, Expr::value(after))
                 .filter(as_read)
                 .exec(txn)
                 .await?

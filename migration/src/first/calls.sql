@@ -39,7 +39,8 @@ CREATE TABLE calls (
     settings TEXT
 ) {by_status};
 {parts_of_calls};
--- For any two filters of the list. Calls without a caller's number (`anonymous`, `erased`) are many; a caller with a number has
+-- For any two filters of the list but the channel: with another filter, each call of the more selective of the two is
+-- looked at. Calls without a caller's number (`anonymous`, `erased`) are many; a caller with a number has
 -- few, which add nothing to the indexes of nameless calls.
 CREATE INDEX calls_agent_version ON {ended_calls} (agent_id, agent_version) WHERE agent_version IS NOT NULL;
 CREATE INDEX calls_tenant ON {ended_calls} (tenant_id, started_at DESC, id DESC);

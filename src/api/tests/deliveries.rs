@@ -1,6 +1,6 @@
 //! Deliveries over HTTP.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use actix_web::http::Method;
 use dikala_actors::runtime::clock::Clock;
@@ -246,4 +246,39 @@ async fn recoveries_do_not_pile_up(#[values(Sqlite, Postgres)] store: StoreKind)
         .delete(&format!("/webhooks/{}", world.ours.webhook))
         .await;
     assert_eq!(recoveries(&world).await, []);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_recovery_takes_turns_with_the_reads_of_its_tenant(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    /// Simultaneous reads of a tenant.
+    const READS: usize = 3;
+    let world = world!(store);
+    world.nothing_is_sent().await;
+    let gate = &world.services.http.gate;
+    let mut reads = Vec::new();
+    for _ in 0..READS {
+        reads.push(gate.read(world.ours.tenant).await.expect("a turn"));
+    }
+    let path = format!("/webhooks/{}/recover", world.ours.webhook);
+    let is_answered = Cell::new(false);
+    let recover = async {
+        let reply = world.post(&path, json!({"since": "2026-01-15"})).await;
+        is_answered.set(true);
+        reply.json()
+    };
+    let others = async {
+        let theirs = [("x-api-key", world.theirs.key.as_str())];
+        let calls = format!("{BASE}/calls");
+        for _ in 0..20 {
+            let reply = world.send(&Method::GET, &calls, &theirs, Vec::new()).await;
+            assert_eq!(reply.status, 200);
+        }
+        assert!(!is_answered.get(), "it did not wait");
+        drop(reads);
+    };
+    let (recovered, ()) = tokio::join!(recover, others);
+    assert_eq!(recovered, json!({"deliveries": 1}));
 }

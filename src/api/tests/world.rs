@@ -4,7 +4,10 @@ use std::{
     cell::RefCell,
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -481,7 +484,11 @@ pub async fn write_delivery(
         body: json!({"event": "credits.low", "timestamp": now, "data": {"balanceMinutes": 3, "threshold": 30}}).to_string(),
         ..rows::event(webhook.tenant_id, now)
     };
+    static MADE: AtomicUsize = AtomicUsize::new(1);
+    let made = MADE.fetch_add(1, Ordering::Relaxed);
     let delivery = delivery::Model {
+        // The time of a new id never goes back, that of a delivery's does.
+        id: DeliveryId::derived(now, made as u128),
         status,
         attempts: 1,
         next_attempt_at: (status == DeliveryStatus::Pending).then_some(now),

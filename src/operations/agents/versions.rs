@@ -5,7 +5,7 @@ use dikala_entities::{
     AgentId, FunctionId, FunctionMethod, Millis, OfTenant, PhoneNumber, TenantId,
     agent::AgentPersona, kept_version,
 };
-use sea_orm::{ColumnTrait, Condition, PaginatorTrait, QueryFilter, Select, sea_query::Expr};
+use sea_orm::{ColumnTrait, Condition, QueryFilter, QuerySelect, Select, sea_query::Expr};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -116,7 +116,9 @@ pub async fn versions_of(
 ) -> Result<Select<kept_version::Entity>, ApiError> {
     let (tenant, db) = (context.tenant()?, context.store().api_reader());
     let versions = of_agent(tenant, id);
-    if versions.clone().count(db).await? == 0 {
+    let one = versions.clone().select_only();
+    let one = one.column(kept_version::Column::Version);
+    if one.into_tuple::<i64>().one(db).await?.is_none() {
         let agent = find(db, tenant, id).await?;
         first(context.store(), agent.id, context.now).await?;
     }

@@ -629,6 +629,10 @@ const BREAKS: &[(&str, &str)] = &[
     ),
     ("SELECT 1", "has no settled hold: txn_3"),
     (
+        "UPDATE credit_transactions SET call_id = NULL WHERE seq > 2",
+        "more than one usage transaction: no call",
+    ),
+    (
         "UPDATE credit_holds SET held = 1",
         "is closed or was refused has minutes: call_free",
     ),
@@ -647,7 +651,15 @@ const BREAKS: &[(&str, &str)] = &[
         "call_free talked 60 s, billed 2",
     ),
     (
-        "UPDATE credit_holds SET used = 0",
+        "UPDATE calls SET talk_time_seconds = NULL",
+        "call_free talked 0 s, billed 2",
+    ),
+    (
+        "UPDATE calls SET answered_at = NULL",
+        "call_free talked 0 s, billed 2",
+    ),
+    (
+        "UPDATE calls SET answered_at = 0, talk_time_seconds = 60; UPDATE credit_holds SET used = 0",
         "call_free talked 60 s, billed 0",
     ),
     (

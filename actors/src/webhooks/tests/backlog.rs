@@ -98,39 +98,43 @@ impl Backlog {
         due_rows_statement(DbBackend::Postgres, &refill, most, "a", self.now).expect("a statement")
     }
 
-    /// The number of delivery rows that a statement reads, with a custom plan and with a generic one.
     async fn reads(&self, sent: &Statement) -> [i64; 2] {
-        let mut reads = [0; 2];
-        for (reads, mode) in reads
-            .iter_mut()
-            .zip(["force_custom_plan", "force_generic_plan"])
-        {
-            let txn = self.store.begin().await.expect("begins");
-            let values = sent.values.iter().flat_map(|values| &values.0);
-            let values: Vec<String> = values.map(|value| value.to_string()).collect();
-            let prepare = format!(
-                "SET LOCAL plan_cache_mode = {mode}; PREPARE judged AS {}",
-                sent.sql
-            );
-            txn.execute_unprepared(&prepare).await.expect("is prepared");
-            let values = match values.is_empty() {
-                true => String::new(),
-                false => format!("({})", values.join(", ")),
-            };
-            let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE judged{values}");
-            let rows = txn
-                .query_all_raw(Statement::from_string(DbBackend::Postgres, explain))
-                .await
-                .expect("is carried out");
-            let plan: Value = rows[0].try_get_by_index(0).expect("a plan");
-            txn.execute_unprepared("DEALLOCATE judged")
-                .await
-                .expect("is forgotten");
-            txn.rollback().await.expect("is as before");
-            *reads = rows_read(&plan);
-        }
-        reads
+        reads(&self.store, sent).await
     }
+}
+
+/// The number of delivery rows that a statement reads, with a custom plan and with a generic one.
+pub(super) async fn reads(store: &Store, sent: &Statement) -> [i64; 2] {
+    let mut reads = [0; 2];
+    for (reads, mode) in reads
+        .iter_mut()
+        .zip(["force_custom_plan", "force_generic_plan"])
+    {
+        let txn = store.begin().await.expect("begins");
+        let values = sent.values.iter().flat_map(|values| &values.0);
+        let values: Vec<String> = values.map(|value| value.to_string()).collect();
+        let prepare = format!(
+            "SET LOCAL plan_cache_mode = {mode}; PREPARE judged AS {}",
+            sent.sql
+        );
+        txn.execute_unprepared(&prepare).await.expect("is prepared");
+        let values = match values.is_empty() {
+            true => String::new(),
+            false => format!("({})", values.join(", ")),
+        };
+        let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE judged{values}");
+        let rows = txn
+            .query_all_raw(Statement::from_string(DbBackend::Postgres, explain))
+            .await
+            .expect("is carried out");
+        let plan: Value = rows[0].try_get_by_index(0).expect("a plan");
+        txn.execute_unprepared("DEALLOCATE judged")
+            .await
+            .expect("is forgotten");
+        txn.rollback().await.expect("is as before");
+        *reads = rows_read(&plan);
+    }
+    reads
 }
 
 /// Deliveries, each of a call of its own. `values` are webhook, attempts and due time.

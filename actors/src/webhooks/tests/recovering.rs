@@ -2,10 +2,12 @@
 
 use dikala_entities::{RecoveryId, recovery};
 use dikala_testkit::rows;
-use sea_orm::{PaginatorTrait, QuerySelect};
+use sea_orm::{ConnectionTrait, DbBackend, PaginatorTrait, QuerySelect};
 
-use super::*;
-use crate::webhooks::recovery::{RECOVERY_BATCH, count, step, work};
+use super::{backlog::reads, *};
+use crate::webhooks::recovery::{
+    RECOVERY_BATCH, count, created_within, given_up_within, step, work,
+};
 
 const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 const BATCH: usize = RECOVERY_BATCH as usize;
@@ -35,8 +37,16 @@ async fn webhook(store: &Store) -> webhook::Model {
 
 /// A delivery that failed a minute before now.
 fn failed(webhook: &webhook::Model) -> delivery::Model {
-    let at = NOW.plus_ms(-60_000);
+    failed_of(webhook, NOW.plus_ms(-60_000))
+}
+
+/// A delivery that was created then and failed at once.
+fn failed_of(webhook: &webhook::Model, at: Millis) -> delivery::Model {
+    static MADE: AtomicUsize = AtomicUsize::new(1);
+    let made = MADE.fetch_add(1, Ordering::Relaxed);
     delivery::Model {
+        // The time of a new id never goes back, that of a delivery's does.
+        id: DeliveryId::derived(at, made as u128),
         status: DeliveryStatus::Failed,
         attempts: 11,
         completed_at: Some(at),
@@ -156,13 +166,13 @@ async fn only_what_had_failed_in_the_time_is_meant() {
         let row = || failed(&hook);
         let before = NOW.plus_ms(-3_600_001);
         let given_up_in_time = delivery::Model {
-            created_at: before,
-            ..row()
+            completed_at: Some(NOW.plus_ms(-60_000)),
+            ..failed_of(&hook, before)
         };
         let first_moment = delivery::Model {
-            created_at: NOW.plus_ms(-3_600_000),
+            id: DeliveryId::first_at(NOW.plus_ms(-3_600_000)),
             completed_at: Some(NOW),
-            ..row()
+            ..failed_of(&hook, NOW.plus_ms(-3_600_000))
         };
         let meant = insert(&store, vec![row(), given_up_in_time, first_moment]).await;
         let mut others = Vec::new();
@@ -173,11 +183,7 @@ async fn only_what_had_failed_in_the_time_is_meant() {
             is_test: true,
             ..row()
         });
-        others.push(delivery::Model {
-            created_at: before,
-            completed_at: Some(before),
-            ..row()
-        });
+        others.push(failed_of(&hook, before));
         // It failed after the recovery was requested.
         others.push(delivery::Model {
             completed_at: Some(NOW.plus_ms(1)),
@@ -303,4 +309,87 @@ async fn what_was_asked_for_arrives_with_and_without_a_restart() {
     assert_eq!(receiver.all().len(), 60, "each once");
     let left = recovery::Entity::find().count(world.store.reader()).await;
     assert_eq!(left.ok(), Some(0));
+}
+
+#[actix::test]
+async fn many_that_were_given_up_in_the_time_precede_the_others() {
+    for (_keep, store) in dikala_testkit::both().await {
+        let hook = webhook(&store).await;
+        let long_ago = NOW.plus_ms(-7_200_000);
+        let earlier = |n: usize| delivery::Model {
+            completed_at: Some(NOW.plus_ms(-1_000 - i64::try_from(n).expect("few"))),
+            ..failed_of(&hook, long_ago)
+        };
+        let before = insert(&store, (0..BATCH + 3).map(earlier).collect()).await;
+        let within = insert_failed(&store, &hook, BATCH).await;
+        // Never asked for.
+        insert(&store, vec![failed_of(&hook, long_ago)]).await;
+        let asked = ask(&store, &hook, NOW).await;
+        let all = u64::try_from(before.len() + within.len()).expect("few");
+        assert_eq!(count(store.reader(), &asked).await.ok(), Some(all));
+        work(&store, None, NOW).await.expect("worked");
+        assert_eq!(
+            pending(&store, &hook).await,
+            before[3..],
+            "the oldest failures"
+        );
+        assert_eq!(work_off(&store, None).await.len(), 2);
+        assert_eq!(pending(&store, &hook).await, [before, within].concat());
+        assert_eq!(open(&store).await, []);
+    }
+}
+
+#[actix::test]
+async fn a_recovery_reads_what_failed_in_its_time_however_much_failed_before() {
+    const BEFORE: usize = 20_000;
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
+        return;
+    };
+    let hook = webhook(&store).await;
+    let long_ago = NOW.plus_ms(-7_200_000);
+    let before = (0..BEFORE).map(|_| failed_of(&hook, long_ago)).collect();
+    insert(&store, before).await;
+    insert_failed(&store, &hook, 10).await;
+    let given_up = delivery::Model {
+        completed_at: Some(NOW),
+        ..failed_of(&hook, long_ago)
+    };
+    insert(&store, vec![given_up]).await;
+    let db = store.writer();
+    db.execute_unprepared("ANALYZE deliveries")
+        .await
+        .expect("is known");
+    let asked = ask(&store, &hook, NOW).await;
+    assert_eq!(count(store.reader(), &asked).await.ok(), Some(11));
+    for selected in [created_within(&asked), given_up_within(&asked)] {
+        let sent = selected.page(RECOVERY_BATCH, DbBackend::Postgres);
+        let read = reads(&store, &sent).await;
+        assert!(read.iter().all(|read| *read < 20), "{read:?} rows");
+    }
+}
+
+#[actix::test]
+async fn a_recovery_is_bounded_by_its_time_on_sqlite() {
+    let (_keep, store) = dikala_testkit::sqlite().await;
+    let hook = webhook(&store).await;
+    let asked = ask(&store, &hook, NOW).await;
+    for (selected, bound) in [
+        (
+            created_within(&asked),
+            "deliveries_webhook_status (webhook_id=? AND status=? AND id>? AND id<?)",
+        ),
+        (
+            given_up_within(&asked),
+            "deliveries_failed (webhook_id=? AND completed_at>? AND completed_at<?)",
+        ),
+    ] {
+        let mut plan = selected.page(RECOVERY_BATCH, DbBackend::Sqlite);
+        plan.sql = format!("EXPLAIN QUERY PLAN {}", plan.sql);
+        let steps = store.reader().query_all_raw(plan).await.expect("a plan");
+        let steps: Vec<String> = steps
+            .iter()
+            .map(|step| step.try_get("", "detail").expect("a step"))
+            .collect();
+        assert!(steps.len() == 1 && steps[0].ends_with(bound), "{steps:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! What a language model thinks aloud, between `<think>` and `</think>`, as some servers of local models send it: it is for nobody.
+//! The thoughts of a language model, between `<think>` and `</think>`, as servers of local models send them: they are for nobody.
 
 const BEGIN: &str = "<think>";
 const END: &str = "</think>";
