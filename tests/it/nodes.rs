@@ -14,6 +14,7 @@ mod keys;
 mod lapsed;
 mod limits;
 mod lost;
+mod moving;
 mod notices;
 mod sweeps;
 mod transcripts;

@@ -207,8 +207,13 @@ impl CallActor {
                 Err(error)
             }
         };
+        let has_moved = outcome == Err(CallError::Moved);
         for reply in waiting {
             let _ = reply.send(outcome.clone());
+        }
+        if let Some(mut driver) = self.driver.take_if(|_| has_moved) {
+            driver.disown();
+            self.settle(Some(driver), ctx);
         }
     }
 

@@ -143,7 +143,12 @@ impl CallDriver {
         if !ends {
             self.run_due().await;
         }
-        self.apply(input, now).await
+        match self.apply(input, now).await {
+            Err(CallError::InvalidTransition { status }) => {
+                Err(self.call.contradicted(status).await)
+            }
+            applied => applied,
+        }
     }
 
     /// Commits turns.
@@ -228,7 +233,9 @@ impl CallDriver {
     /// Carries out a step.
     async fn take(&mut self, step: Step, report: EndReport) -> Result<(), CallError> {
         match step {
-            Step::Repeat => Ok(()),
+            Step::Repeat if self.call.state.is_over() => Ok(()),
+            // Nothing is written, so another owner would not be noticed.
+            Step::Repeat => self.call.may_answer().await,
             Step::Answered(next) => {
                 answer(&mut self.call, *next).await?;
                 self.run_due().await;

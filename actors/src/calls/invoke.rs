@@ -212,7 +212,13 @@ async fn begin(
             return Ok(Err(outcome));
         }
         if row.status != CallStatus::Answered {
-            return Err(CallError::InvalidTransition { status: row.status });
+            let status = row.status;
+            // Another owner may know that it was answered.
+            let has_moved = !status.is_final() && !owned::runs_here(deps, row).await?;
+            return Err(match has_moved {
+                true => CallError::Moved,
+                false => CallError::InvalidTransition { status },
+            });
         }
         if !deps.node.acts() {
             return Err(CallError::Unavailable);
@@ -234,8 +240,8 @@ async fn settings(deps: &CallDeps, row: &call::Model) -> Result<Option<CallSetti
     let db = deps.store.critical_reader();
     let stored = call::Entity::find_by_id(row.id).one(db).await;
     match stored.map_err(unavailable)? {
-        // The call has another owner now, which the bridge's repeat will find. The outcome may not be known here.
-        Some(stored) if owned::fence(&stored) != owned::fence(row) => Err(CallError::Busy),
+        // The call has another owner now. The outcome may not be known here.
+        Some(stored) if owned::fence(&stored) != owned::fence(row) => Err(CallError::Moved),
         Some(stored) => versions::of_call(db, &stored).await.map_err(unavailable),
         None => Ok(None),
     }

@@ -209,20 +209,22 @@ impl OwnedCall {
     }
 
     /// Like [`Self::may_act`], checked in the store. For actions without a write that would fail.
-    pub(super) async fn may_tell_the_bridge(&mut self) -> Result<(), CallError> {
+    pub(super) async fn may_answer(&mut self) -> Result<(), CallError> {
         self.may_act()?;
-        if !self.deps.node.has_others() {
-            return Ok(());
+        match runs_here(&self.deps, &self.row).await? {
+            true => Ok(()),
+            false => Err(self.disown()),
         }
-        // The hold changes its owner with the row, and is open as long as the call runs.
-        let hold = self.deps.ledger.hold(self.row.id).await;
-        let hold = hold.map_err(not_written)?;
-        let is_ours = hold.is_some_and(|hold| {
-            hold.owner == self.row.owner
-                && hold.epoch == self.row.epoch
-                && hold.settled_at.is_none()
-        });
-        if is_ours { Ok(()) } else { Err(self.disown()) }
+    }
+
+    /// An input contradicts what is known here. If the call has another owner, that knows better.
+    pub(super) async fn contradicted(&mut self, status: CallStatus) -> CallError {
+        if !self.state.is_over()
+            && let Err(error) = self.may_answer().await
+        {
+            return error;
+        }
+        CallError::InvalidTransition { status }
     }
 
     /// True if the tenant erased the call, which is possible only after its end.
@@ -236,6 +238,18 @@ impl OwnedCall {
             .map_err(unavailable)?;
         Ok(row.is_some_and(|row| row.is_erased()))
     }
+}
+
+/// True if the running call is owned as in `row`, in the store.
+pub(super) async fn runs_here(deps: &CallDeps, row: &call::Model) -> Result<bool, CallError> {
+    if !deps.node.has_others() {
+        return Ok(true);
+    }
+    // The hold changes its owner with the row, and is open as long as the call runs.
+    let hold = deps.ledger.hold(row.id).await.map_err(not_written)?;
+    Ok(hold.is_some_and(|hold| {
+        hold.owner == row.owner && hold.epoch == row.epoch && hold.settled_at.is_none()
+    }))
 }
 
 /// The owner and epoch as the row was read. A call that is over keeps its last owner.

@@ -31,12 +31,12 @@ pub(in crate::calls) async fn carry_out(
             reason,
             seconds_left,
         } => {
-            call.may_tell_the_bridge().await?;
+            call.may_answer().await?;
             commands::warn(call, reason, seconds_left, now);
             call.state.warned = Some(reason);
         }
         DueAction::HangUp { reason, due_at } => {
-            call.may_tell_the_bridge().await?;
+            call.may_answer().await?;
             commands::cut(call, reason, due_at, now);
         }
     }
