@@ -338,6 +338,10 @@ pub async fn rotate_secret(
     // A sealed secret is bound to its column, so it is sealed again for the other one. One that cannot be opened is
     // dropped.
     let previous = vault.open(SecretPlace::WebhookSecret, row.id, &row.secret);
+    if previous.as_ref().is_ok_and(|previous| *previous == secret) {
+        // Repeated: the secret before it stays good for its 24 hours.
+        return write.commit(row.into()).await;
+    }
     let previous =
         previous.map(|secret| vault.seal(SecretPlace::PreviousWebhookSecret, row.id, &secret));
     row.previous_secret = previous.ok();

@@ -136,6 +136,12 @@ pub(super) fn outcome_of(answer: &Exchange) -> Outcome {
             "The answer of the function's endpoint is larger than 64 KiB.",
         );
     }
+    if answer.cut {
+        return Outcome::error(
+            FaultCode::Connection,
+            "The connection to the function's endpoint broke in the middle of its answer.",
+        );
+    }
     match foreign_json::object(&answer.body) {
         Ok(result) if nesting::fits(&result) => Outcome::Ok { result },
         Ok(_) => Outcome::error(
@@ -162,7 +168,18 @@ mod tests {
             retry_after: None,
             body: body.to_vec(),
             truncated: false,
+            cut: false,
         }
+    }
+
+    #[test]
+    fn an_object_whose_rest_may_be_missing_is_no_result() {
+        let whole = answer(200, b"{\"a\":1}");
+        let cut = Exchange { cut: true, ..whole };
+        let Outcome::Error { code, .. } = outcome_of(&cut) else {
+            panic!("a result");
+        };
+        assert_eq!(code, FaultCode::Connection);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 
 use super::{
     client::OutboundClient,
-    failure::{ErrorKind, Failure, broken_off, kind_of},
+    failure::{ErrorKind, Failure, broken_off, is_cut, kind_of},
 };
 
 /// A request without its body.
@@ -35,6 +35,8 @@ pub struct Exchange {
     pub body: Vec<u8>,
     /// True if the body exceeded the limit.
     pub truncated: bool,
+    /// True if the server closed the connection before the end of the body.
+    pub cut: bool,
 }
 
 /// The part of an answer received so far.
@@ -62,6 +64,7 @@ pub async fn exchange(
             retry_after: rest.retry_after,
             body: come.body,
             truncated: rest.truncated,
+            cut: rest.cut,
         }),
         Err(kind) => Err(Failure {
             kind,
@@ -104,7 +107,10 @@ impl StreamingAnswer {
     pub async fn chunk(&mut self, limit: Duration) -> Result<Option<Bytes>, ErrorKind> {
         let chunk = tokio::time::timeout(limit, self.response.next()).await;
         let chunk = chunk.map_err(|_| ErrorKind::Timeout)?;
-        chunk.transpose().map_err(|error| broken_off(&error))
+        match chunk {
+            Some(Err(error)) if is_cut(&error) => Ok(None),
+            chunk => chunk.transpose().map_err(|error| broken_off(&error)),
+        }
     }
 }
 
@@ -149,6 +155,7 @@ struct AnswerHead {
     status: u16,
     retry_after: Option<String>,
     truncated: bool,
+    cut: bool,
 }
 
 async fn talk(
@@ -165,9 +172,16 @@ async fn talk(
         .get("retry-after")
         .and_then(|value| value.to_str().ok())
         .map(str::to_owned);
-    let mut truncated = false;
+    let (mut truncated, mut cut) = (false, false);
     while let Some(chunk) = response.next().await {
-        let chunk = chunk.map_err(|error| broken_off(&error))?;
+        let chunk = match chunk {
+            Ok(chunk) => chunk,
+            Err(error) if is_cut(&error) => {
+                cut = true;
+                break;
+            }
+            Err(error) => return Err(broken_off(&error)),
+        };
         let room = body_max - come.body.len();
         come.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
         if chunk.len() > room {
@@ -179,5 +193,6 @@ async fn talk(
         status: response.status().as_u16(),
         retry_after,
         truncated,
+        cut,
     })
 }

@@ -111,6 +111,12 @@ pub(super) fn kind_of(error: &SendRequestError) -> ErrorKind {
     }
 }
 
+/// The server closed the connection before the end of the body.
+pub(super) fn is_cut(error: &PayloadError) -> bool {
+    matches!(error, PayloadError::Io(error) | PayloadError::Incomplete(Some(error))
+        if error.kind() == io::ErrorKind::UnexpectedEof)
+}
+
 /// The reason for a body that broke off.
 pub(super) fn broken_off(error: &PayloadError) -> ErrorKind {
     match error {

@@ -88,6 +88,21 @@ async fn a_body_without_end_is_cut_and_counts_by_its_status() {
 }
 
 #[actix::test]
+async fn a_body_whose_connection_ends_too_soon_is_known_to_be_cut() {
+    let sized = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"a\":1}";
+    let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n7\r\n{\"a\":1}\r\n";
+    let in_a_chunk = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n100\r\n{\"a\":1}";
+    for cut in [&sized[..], chunked, in_a_chunk] {
+        let answer = play(ServerAnswer::Raw(cut)).await.expect("an answer");
+        assert_eq!((answer.status, answer.cut), (200, true));
+        assert_eq!(answer.body, b"{\"a\":1}");
+    }
+    let to_the_end = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"a\":1}";
+    let answer = play(ServerAnswer::Raw(to_the_end)).await;
+    assert!(!answer.expect("an answer").cut);
+}
+
+#[actix::test]
 async fn a_body_is_kept_as_it_came() {
     let exact = play(ServerAnswer::with(200, "", &vec![7; BODY_MAX]))
         .await
@@ -424,7 +439,7 @@ async fn tls_trusts_the_operators_authority_and_nobody_unknown() {
 }
 
 /// As over plain TCP, the connection's end completes an answer without another end. A body that breaks off does not
-/// invalidate the head.
+/// invalidate the head, and is known to be cut.
 #[actix::test]
 async fn over_tls_an_answer_may_end_with_the_connection_alone() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -452,6 +467,7 @@ async fn over_tls_an_answer_may_end_with_the_connection_alone() {
     let sized = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nall";
     let broken = ask(&client, &url(sized)).await.expect("an answer");
     assert_eq!((broken.status, broken.body.as_slice()), (200, &b"all"[..]));
+    assert_eq!((whole.cut, broken.cut), (false, true));
 }
 
 /// The permission is granted at first and withdrawn while connecting: the last moment counts.

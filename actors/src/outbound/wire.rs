@@ -130,11 +130,6 @@ impl GuardedStream {
             };
             let outcome = match read {
                 _ if ended && answer.closed(&mut self.plain) => Ok(()),
-                // The head has the status; a body that breaks off does not undo that.
-                _ if ended && answer.has_head() => {
-                    self.phase = Phase::Over(None);
-                    return Poll::Ready(());
-                }
                 _ if ended => Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(()) => answer
                     .read(&mut self.came, &mut self.plain)

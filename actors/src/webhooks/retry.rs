@@ -147,6 +147,7 @@ mod tests {
             retry_after: retry_after.map(str::to_owned),
             body: Vec::new(),
             truncated: false,
+            cut: false,
         })
     }
 

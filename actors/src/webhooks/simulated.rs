@@ -82,6 +82,7 @@ impl SimulatedReceiver {
             retry_after: None,
             body: Vec::new(),
             truncated: false,
+            cut: false,
         }
     }
 }

@@ -245,6 +245,12 @@ async fn a_rotation_keeps_the_old_secret_for_a_day(#[values(Sqlite, Postgres)] s
             .expose(),
         "s3cret-s3cret"
     );
+    // Repeated, as after a lost answer, it changes nothing.
+    let again = world.post(&path, json!({"secret": "another-secret-1"}));
+    assert_eq!(again.await.json()["secretHint"], "et-1");
+    let repeated = row(&world, &made.id()).await;
+    assert_eq!(repeated.previous_secret, after.previous_secret);
+    assert_eq!(repeated.secret, after.secret);
 }
 
 #[rstest]

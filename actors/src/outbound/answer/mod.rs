@@ -67,11 +67,6 @@ impl AnswerReader {
         }
     }
 
-    /// True once the final head was read.
-    pub(super) fn has_head(&self) -> bool {
-        self.state != State::FinalHead
-    }
-
     /// True once the whole answer was read.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done

@@ -17,7 +17,7 @@ use std::{
     rc::Rc,
 };
 
-use dikala_entities::{CallId, DeliveryId, Millis, TenantId};
+use dikala_entities::{CallId, DeliveryId, EventKind, Millis, TenantId};
 
 use super::effects::{QueueLimits, QueuedDelivery};
 use crate::{
@@ -77,6 +77,8 @@ pub(in crate::webhooks) struct EndpointQueue<E> {
     known: HashMap<DeliveryId, Option<i64>>,
     first_attempts: HashSet<CallId>,
     in_flight: usize,
+    /// The kind of the last event that the endpoint refused. It may take others.
+    refused: Option<EventKind>,
     /// Deliveries whose attempts cannot be recorded. They stay in `known`.
     aside: usize,
     /// The stored cursor, if this node has it.
@@ -119,6 +121,7 @@ impl<E> EndpointQueue<E> {
             known: HashMap::new(),
             first_attempts: HashSet::new(),
             in_flight: 0,
+            refused: None,
             aside: 0,
             stored: None,
             handled: None,
@@ -260,10 +263,7 @@ impl<E> EndpointQueue<E> {
         if self.circuit.admits(now) == Admits::None {
             return None;
         }
-        let next = self
-            .deliveries
-            .iter()
-            .position(|item| self.may_begin(item))?;
+        let next = self.next_place()?;
         let believed_ms = match limits.has_others {
             true => BELIEVED_AMONG_OTHERS_MS,
             false => BELIEVED_MS,
@@ -283,6 +283,25 @@ impl<E> EndpointQueue<E> {
         Some((endpoint, item))
     }
 
+    /// The place of the next delivery. An endpoint that keeps failing is probed with another kind of event than it refused last, if
+    /// no earlier event of that call waits.
+    fn next_place(&self) -> Option<usize> {
+        let mut waiting_calls = HashSet::new();
+        let mut first = None;
+        for (place, item) in self.deliveries.iter().enumerate() {
+            let call = item.dispatch.call.filter(|_| item.dispatch.attempts == 0);
+            let is_next = call.is_none_or(|call| waiting_calls.insert(call));
+            if !is_next || !self.may_begin(item) {
+                continue;
+            }
+            if !self.circuit.is_open() || self.refused != Some(item.dispatch.kind) {
+                return Some(place);
+            }
+            first = first.or(Some(place));
+        }
+        first
+    }
+
     /// An event of a call waits for the first attempt of the previous one. Retries neither wait nor block.
     fn may_begin(&self, item: &QueuedDelivery) -> bool {
         match (item.dispatch.attempts, item.dispatch.call) {
@@ -299,6 +318,10 @@ impl<E> EndpointQueue<E> {
         now: Millis,
     ) {
         self.ended(item, now);
+        self.refused = match verdict {
+            AttemptVerdict::Delivered => None,
+            _ => Some(item.dispatch.kind),
+        };
         match verdict {
             AttemptVerdict::Delivered => self.circuit.succeeded(),
             AttemptVerdict::Retry { at } => self.circuit.failed(now, Some(at.since(now))),

@@ -225,3 +225,44 @@ fn rows_are_not_written_again_and_again() {
     assert!(!queue.must_write(NOW));
     assert!(queue.must_write(NOW.plus_ms(200)));
 }
+
+/// An endpoint that refuses one kind of event alone.
+#[test]
+fn a_probe_is_of_another_kind_than_was_refused() {
+    const LIMITS: QueueLimits = QueueLimits {
+        concurrency: 8,
+        has_others: false,
+    };
+    let mut queue = queue(0);
+    let calls: Vec<CallId> = (0..10).map(|_| CallId::new(NOW)).collect();
+    let of_calls = |kind: EventKind| calls.iter().map(move |call| (kind, *call));
+    let all = of_calls(EventKind::CallStarted).chain(of_calls(EventKind::CallEnded));
+    for (sequence, (kind, call)) in (1..).zip(all) {
+        let mut item = item(sequence);
+        item.dispatch.kind = kind;
+        item.dispatch.call = Some(call);
+        assert!(queue.offer(item, true, NOW));
+    }
+    let refused = AttemptVerdict::Retry {
+        at: NOW.plus_ms(3_600_000),
+    };
+    let mut attempts = Vec::new();
+    for at in (0..20_000).step_by(100) {
+        let now = NOW.plus_ms(at);
+        while let Some((_, item)) = queue.take(LIMITS, now) {
+            let verdict = match item.dispatch.kind {
+                EventKind::CallStarted => refused,
+                _ => AttemptVerdict::Delivered,
+            };
+            attempts.push((item.dispatch.kind, item.dispatch.call.unwrap()));
+            queue.attempted(&item, verdict, now);
+        }
+    }
+    let place = |kind, call| attempts.iter().position(|it| *it == (kind, call));
+    for call in calls {
+        let started = place(EventKind::CallStarted, call).expect("is tried");
+        let ended = place(EventKind::CallEnded, call).expect("is tried");
+        assert!(started < ended, "the order of first attempts");
+    }
+    assert_eq!(attempts.len(), 20);
+}
