@@ -109,6 +109,12 @@ pub async fn restore(options: Restore, settings: &Settings, as_json: bool) -> Re
             source.display()
         )));
     };
+    if source.is_dir() {
+        return Err(CliError::NotFound(format!(
+            "{} is a folder; give a file that `dikala backup` made",
+            source.display()
+        )));
+    }
     if !source.is_file() {
         return Err(CliError::NotFound(format!(
             "there is no file {}; give one that `dikala backup` made",

@@ -1,6 +1,9 @@
 //! `dikala check`: tests whether the service would start here.
 
-use std::net::{SocketAddr, TcpListener};
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::Path,
+};
 
 use dikala_actors::{
     outbound::{Guard, Outbound},
@@ -19,6 +22,7 @@ use crate::{
     config::{ConfigError, Layers, Settings},
     front::{open_files_max, raise_open_files},
     operations::functions::unusable,
+    overview::{DiskSpace, room_at},
     telephony, whatsapp,
 };
 
@@ -170,7 +174,8 @@ async fn look_at(store: &Result<Store, StoreError>, settings: &Settings) -> Vec<
             };
             let ping = store.ping().await.map_err(|error| in_words(&error));
             let free = Store::is_free(&settings.database.url).map_err(|error| error.to_string());
-            let answers = ping.and(free).map(|()| format!("{kind} answers"));
+            let answers = ping.and(free).and(has_space(&settings.database.url));
+            let answers = answers.map(|()| format!("{kind} answers"));
             vec![
                 check("store", answers),
                 check(
@@ -188,6 +193,21 @@ async fn look_at(store: &Result<Store, StoreError>, settings: &Settings) -> Vec<
                 check("schema", Err(unknown.to_owned())),
             ]
         }
+    }
+}
+
+/// Checks that the disk of an SQLite database takes a write.
+fn has_space(url: &str) -> Result<(), String> {
+    let Some(file) = Store::sqlite_file(url) else {
+        return Ok(());
+    };
+    let folder = file.parent().filter(|folder| *folder != Path::new(""));
+    match room_at(folder.unwrap_or(Path::new("."))) {
+        Some(DiskSpace { free_mib: 0 }) => Err(format!(
+            "the disk of {} is full; free some space, 1 MiB at least",
+            file.display()
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -314,5 +334,27 @@ async fn clock(store: Option<&Store>) -> Result<String, String> {
         ))
     } else {
         Ok(format!("{now}, {skew} ms from the database's"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told() {
+        // A file system of the kernel, which has no free space.
+        let full = has_space("sqlite:///proc/dikala.db").expect_err("is full");
+        assert!(
+            full.contains("the disk of /proc/dikala.db is full"),
+            "{full}"
+        );
+        for url in [
+            "sqlite:///tmp/dikala.db",
+            "sqlite://dikala.db",
+            "postgres://u@h/d",
+        ] {
+            assert_eq!(has_space(url), Ok(()), "{url}");
+        }
     }
 }

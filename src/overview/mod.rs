@@ -36,7 +36,7 @@ use self::{
 };
 pub use self::{
     ongoing::OngoingProblem,
-    trouble::{ChangeKind, RecentChange},
+    trouble::{ChangeKind, DiskSpace, RecentChange, room_at},
 };
 use crate::{
     http::{gate::Gate, meter::HttpMeter},

@@ -299,7 +299,8 @@ async fn names(
     Ok(named.into_iter().collect())
 }
 
-fn room_at(folder: &Path) -> Option<DiskSpace> {
+/// The free space at a folder; `None` if the system does not tell.
+pub fn room_at(folder: &Path) -> Option<DiskSpace> {
     let system = rustix::fs::statvfs(folder).ok()?;
     let free = system.f_bavail.saturating_mul(system.f_frsize);
     Some(DiskSpace {

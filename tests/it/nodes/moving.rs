@@ -31,7 +31,7 @@ async fn a_former_owner_contradicts_nothing_that_another_node_has_acknowledged()
         b.ok("call.transcript", json!({"callId": call, "summary": "s"}))
             .await;
         a.ok("call.function", invoke(&call)).await;
-        // What is wrong stays wrong, wherever the call is.
+        // A contradiction is one wherever the call is.
         b.hang_up(&call).await;
         let late = a.ask("call.answered", json!({"callId": call})).await;
         assert_eq!(late["error"]["code"], "invalid_transition", "{late}");
