@@ -2,7 +2,7 @@
 
 use dikala_entities::{AgentId, BridgeId, Store, TenantId};
 use dikala_protocol::{CalledParty, ErrorCode, IncomingCall, ReplyError};
-use sea_orm::{DbErr, FromQueryResult, Statement};
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -39,8 +39,11 @@ impl DraftReader {
     ) -> Result<Option<String>, ReplyError> {
         match (incoming.draft.take(), &incoming.called) {
             (Some(draft), CalledParty::Agent(agent)) => {
-                let settings = self.settings(bridge, *agent, draft).await;
-                settings.map_err(refusal)
+                match self.settings(bridge, *agent, draft).await {
+                    // The agent may have changed since the call was taken.
+                    Err(_) if self.is_known(bridge, &incoming.bridge_call_id).await => Ok(None),
+                    settings => settings.map_err(refusal),
+                }
             }
             _ => Ok(None),
         }
@@ -66,6 +69,17 @@ impl DraftReader {
         )])))?;
         let tried = form.read(&[], |form| Some(saved.draft_of_call(form)))?;
         tried.map(|tried| saved.settings(tried)).transpose()
+    }
+
+    /// True if the message repeats that of a call.
+    async fn is_known(&self, bridge: BridgeId, bridge_call: &str) -> bool {
+        let find = Statement::from_sql_and_values(
+            self.store.backend(),
+            "SELECT 1 FROM calls WHERE bridge_id = $1 AND bridge_call_id = $2",
+            [bridge.into(), bridge_call.into()],
+        );
+        let known = self.store.api_reader().query_one_raw(find).await;
+        known.is_ok_and(|known| known.is_some())
     }
 
     /// The tenant of an agent that the bridge may call.

@@ -347,6 +347,10 @@ async fn a_bridge_that_is_marked_tries_settings(#[values(Sqlite, Postgres)] stor
     let again = bridge.ok("call.incoming", incoming("d-1", json!({}))).await;
     assert_eq!(again["agent"]["systemPrompt"], "You sell bread.", "{again}");
     assert_eq!(again["callId"], taken["callId"]);
+    // Also if the draft no longer fits the agent.
+    let again = incoming("d-1", json!({"voiceId": "bass"}));
+    let again = bridge.ok("call.incoming", again).await;
+    assert_eq!(again["callId"], taken["callId"]);
     bridge.ok("call.answered", json!({"callId": id})).await;
     bridge.hang_up(&id).await;
     let over = tenant.call_over(&id).await;

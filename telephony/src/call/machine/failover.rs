@@ -8,7 +8,7 @@ use crate::voice::{VoiceInput, VoiceSetup};
 /// Time without the model after which another provider takes over, and after which the last one counts as lost.
 const FAILOVER_MS: u64 = 3_000;
 const GIVE_UP_MS: u64 = 8_000;
-/// A model that leaves again within this time, without a word, was not back.
+/// A model that leaves a waiting caller again within this time, without a word, was not back.
 const BACK_MS: u64 = 10_000;
 /// Voice sessions of one call. Each may cost the operator a prompt's worth of tokens.
 const SESSIONS_MAX: u32 = 20;
@@ -172,9 +172,14 @@ impl CallMachine {
             return;
         }
         let last = self.last_absence.take();
-        self.voice = match last.filter(|last| now.ms < last.at + BACK_MS) {
-            Some(last) => VoiceState::Away(last.absence),
-            None => self.voice_away(now),
+        let last = last.filter(|last| now.ms < last.at + BACK_MS);
+        self.voice = match last.zip(self.guard.waits_since()) {
+            // The caller has waited since then.
+            Some((last, since)) if since <= last.at => VoiceState::Away(ModelAbsence {
+                since: last.absence.since.max(since),
+                ..last.absence
+            }),
+            _ => self.voice_away(now),
         };
     }
 

@@ -235,6 +235,11 @@ impl ConversationGuard {
         self.queued_until = self.queued_until.max(now) + length;
     }
 
+    /// Since when the caller waits for the agent; `None` if nothing is owed.
+    pub(super) fn waits_since(&self) -> Option<u64> {
+        self.owed.map(|owed| owed.since)
+    }
+
     /// The agent has begun to speak, and its turn is not over.
     pub(super) fn is_mid_turn(&self) -> bool {
         self.is_mid_turn
@@ -360,6 +365,8 @@ impl ConversationGuard {
             GuardStep::Filler | GuardStep::Replace | GuardStep::GiveUp => {
                 if let Some(owed) = &mut self.owed {
                     owed.steps += 1;
+                    // The new session knows what it owes.
+                    owed.is_asked |= step == GuardStep::Replace;
                 }
             }
         }

@@ -331,7 +331,9 @@ impl ChatStream {
                     }));
                 }
                 let mut delta = read_chunk(&data)?;
-                delta.content = self.thoughts.push(&delta.content);
+                let words = self.thoughts.push(&delta.content);
+                delta.is_thinking = words.is_empty() && !delta.content.is_empty();
+                delta.content = words;
                 if delta.is_last {
                     delta.content.push_str(&self.thoughts.rest());
                 }

@@ -51,6 +51,8 @@ pub(super) enum PipelineReply {
 pub(super) struct ChatDelta {
     pub content: String,
     pub calls: Vec<CallDelta>,
+    /// It has thoughts, which are left out.
+    pub is_thinking: bool,
     /// Nothing but the usage follows.
     pub is_last: bool,
     pub usage: Option<Usage>,
@@ -100,7 +102,8 @@ pub(super) fn add_piece(calls: &mut Vec<CallDelta>, delta: CallDelta) {
     let is_other = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a != b;
     let is_complete = |call: &FunctionDelta| !call.arguments.is_empty() && call.object().is_some();
     let is_same = |call: &CallDelta| {
-        let is_next = !delta.function.name.is_empty() && is_complete(&call.function);
+        let is_named = delta.id.is_empty() && !delta.function.name.is_empty();
+        let is_next = is_named && is_complete(&call.function);
         call.index == delta.index && !is_other(&call.id, &delta.id) && !is_next
     };
     let same = calls.iter().rposition(is_same);

@@ -553,6 +553,20 @@ fn a_model_that_spoke_or_stayed_was_back() {
     }
 }
 
+/// The caller speaks meanwhile, and hears nothing because it is the caller's turn.
+#[test]
+fn a_model_that_listens_was_back() {
+    for rules in [rules(), rules_with_fallback()] {
+        let mut call = asked(rules);
+        assert_eq!(flaps(&mut call, 1, 100, 1_000), []);
+        call.on(MachineInput::Leg(LegEvent::VoiceStarted));
+        call.wait(7_900);
+        call.on(MachineInput::Leg(LegEvent::VoiceEnded));
+        assert_eq!(flaps(&mut call, 1, 100, 400), []);
+        assert_eq!(speaks(&call.on(AUDIO())), 1);
+    }
+}
+
 /// The filler comes in time, also if the model is asked later.
 #[test]
 fn a_model_that_comes_back_often_delays_no_filler() {

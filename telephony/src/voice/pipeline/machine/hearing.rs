@@ -13,7 +13,7 @@ use dikala_sip::leg::{CALLER_RATE, VOICE_HANG_OVER_MS};
 use super::{PipelineMachine, PipelineRequest, VoiceEvent, requests::Stage};
 use crate::voice::{
     Usage,
-    common::{INTERRUPTS_AFTER, NEAR_END, OwnTurns, PAUSE_OF_TURN, SummaryRequest},
+    common::{INTERRUPTS_AFTER, NEAR_END, OwnTurns, PAUSE_OF_TURN},
     pipeline::transcripts,
 };
 
@@ -87,6 +87,12 @@ impl HeardTurn {
         if !self.audio.is_empty() {
             self.end_piece();
         }
+    }
+
+    /// Nothing more is written down.
+    pub(super) fn give_up(&mut self) {
+        self.pieces.clear();
+        self.transcribing = None;
     }
 
     /// The words that were not answered.
@@ -276,9 +282,5 @@ impl PipelineMachine {
             self.turn.text.push_str(&words);
         }
         self.tell(VoiceEvent::CallerSaid(format!("{words} ")));
-        // The summary comes later by that.
-        if self.summary.as_mut().is_some_and(SummaryRequest::begins) {
-            self.tell(VoiceEvent::Summarising);
-        }
     }
 }

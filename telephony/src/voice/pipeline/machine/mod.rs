@@ -173,6 +173,11 @@ impl PipelineMachine {
             return self.write_down();
         }
         self.last_words_until = None;
+        // The summary begins later by what was waited for.
+        let has_waited = self.now + LAST_WORDS > until;
+        if has_waited && self.summary.as_mut().is_some_and(SummaryRequest::begins) {
+            self.tell(VoiceEvent::Summarising);
+        }
         let turn = std::mem::take(&mut self.turn);
         self.requests.cancel_all(&mut self.effects);
         if let Some(words) = turn.into_words() {

@@ -283,6 +283,10 @@ impl PipelineMachine {
 
     fn fail(&mut self, running: &RunningRequest, why: &CloseReason) {
         let stage = running.stage;
+        if self.summary.is_some() && stage == Stage::Hearing {
+            // The summary is made without those words.
+            return self.turn.give_up();
+        }
         if self.summary.is_some() {
             return self.summed_up();
         }

@@ -180,7 +180,7 @@ impl PipelineMachine {
         if is_content {
             self.choose(connection);
         }
-        if is_content || delta.is_last {
+        if is_content || delta.is_thinking || delta.is_last {
             self.brought(connection);
         }
         if let Some(summary) = &mut self.summary {

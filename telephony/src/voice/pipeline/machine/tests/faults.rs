@@ -310,6 +310,21 @@ fn an_answer_that_stalls_is_broken_off() {
 }
 
 #[test]
+fn a_model_that_thinks_first_has_begun() {
+    let mut story = waiting("llm");
+    for _ in 0..4 {
+        story.pass(4_000);
+        story.delta(ChatDelta {
+            is_thinking: true,
+            ..ChatDelta::default()
+        });
+    }
+    story.answers("It comes soon.");
+    assert_eq!(story.clauses(), ["It comes soon."]);
+    assert_eq!(story.count(&VoiceEvent::Away), 0);
+}
+
+#[test]
 fn an_answer_that_stops_before_a_clause_while_the_caller_waits_is_gone_on_with() {
     let mut story = waiting("llm");
     story.writes("It comes");
@@ -529,6 +544,7 @@ fn inputs() -> impl Strategy<Value = SessionInput<PipelineReply>> {
             let mut call = CallDelta::default();
             call.function.name = "check_order".to_owned();
             ChatDelta {
+                is_thinking: false,
                 content,
                 calls: if calls { vec![call] } else { vec![] },
                 is_last,
