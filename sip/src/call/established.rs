@@ -374,7 +374,8 @@ impl Call {
         match self.ask(request) {
             Some(asked) => state.refresh = Some(asked),
             None => {
-                return Some(Termination::Gone(
+                // Its keys may not be sent outside TLS, which says nothing of the caller.
+                return Some(Termination::Broken(
                     408,
                     "the peer cannot be reached any more",
                 ));
