@@ -13,6 +13,9 @@ use crate::{
     },
 };
 
+/// Faults of a draft that a reply names; a draft can have thousands.
+const FAULTS_MAX: usize = 10;
+
 /// Reads drafts; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DraftReader {
@@ -99,10 +102,13 @@ impl DraftReader {
 fn refusal(error: ApiError) -> ReplyError {
     match error {
         ApiError::Validation(errors) => {
-            let messages = errors.iter().map(|error| match &error.message {
-                message if message.starts_with(&error.field) => message.clone(),
-                message => format!("{}: {message}", error.field),
-            });
+            let messages = errors
+                .iter()
+                .take(FAULTS_MAX)
+                .map(|error| match &error.message {
+                    message if message.starts_with(&error.field) => message.clone(),
+                    message => format!("{}: {message}", error.field),
+                });
             ReplyError::invalid(messages.collect::<Vec<_>>().join(" "))
         }
         _ => ReplyError::of(ErrorCode::Unavailable),

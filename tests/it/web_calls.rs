@@ -329,6 +329,10 @@ async fn a_bridge_that_is_marked_tries_settings(#[values(Sqlite, Postgres)] stor
             "{refused}"
         );
     }
+    let many: serde_json::Map<String, Value> =
+        (0..5_000).map(|n| (format!("f{n}"), json!(1))).collect();
+    let refused = bridge.ask("call.incoming", incoming("d-2", many.into()));
+    assert!(refused.await.to_string().len() < 8_000);
     let mut phone = incoming("d-3", prompt.clone());
     phone["channel"] = json!("phone");
     let refused = bridge.ask("call.incoming", phone).await;
