@@ -66,8 +66,7 @@ impl OwnedCall {
         }
     }
 
-    /// A call read from the store, running or over. `max_minutes` is the limit that it began with. Stored times in the future
-    /// count as now: if the wall clock was set back while the service was down, the call would otherwise outlive its deadlines.
+    /// A call read from the store, running or over. `max_minutes` is the limit that it began with.
     pub(super) fn load(
         deps: Arc<CallDeps>,
         mut row: call::Model,
@@ -76,9 +75,11 @@ impl OwnedCall {
     ) -> Self {
         let now = deps.clock.now();
         let max_minutes = max_minutes.unwrap_or(versions::LONGEST_MINUTES);
-        row.answered_at = row.answered_at.map(|at| at.min(now));
-        row.joined_at = row.joined_at.map(|at| at.min(now));
-        let started_at = row.started_at.min(now);
+        let back_ms = set_back_ms(&row, now);
+        let earlier = |at: Millis| at.plus_ms(-back_ms);
+        row.answered_at = row.answered_at.map(earlier);
+        row.joined_at = row.joined_at.map(earlier);
+        let started_at = earlier(row.started_at);
         let mut state = MachineState::ringing(started_at, now, max_minutes, &deps.rules);
         state.phase = match (row.status, row.answered_at) {
             (CallStatus::Ringing, _) => Phase::Ringing,
@@ -88,7 +89,7 @@ impl OwnedCall {
         let last_change_at = row.ended_at.or(row.joined_at).or(row.answered_at);
         state.last_change_at = last_change_at.unwrap_or(started_at);
         state.joined_at = row.joined_at;
-        state.seen_at = row.last_sign_at.min(now);
+        state.seen_at = earlier(row.last_sign_at);
         // A call that rang during a restart still gets time for its bridge to report.
         let rang_out = started_at.plus_ms(deps.rules.ring_timeout_ms);
         state.ring_until = rang_out.max(now.plus_ms(deps.rules.hangup_grace_ms));
@@ -250,6 +251,22 @@ pub(super) async fn runs_here(deps: &CallDeps, row: &call::Model) -> Result<bool
     Ok(hold.is_some_and(|hold| {
         hold.owner == row.owner && hold.epoch == row.epoch && hold.settled_at.is_none()
     }))
+}
+
+/// Milliseconds by which the wall clock was set back since the row of a running call was written, at least. All its times move
+/// with the clock: the call keeps the talk that it had, and no deadline lies an hour away.
+fn set_back_ms(row: &call::Model, now: Millis) -> i64 {
+    if row.status.is_final() {
+        return 0;
+    }
+    let times = [
+        Some(row.started_at),
+        row.answered_at,
+        row.joined_at,
+        Some(row.last_sign_at),
+    ];
+    let latest = times.into_iter().flatten().max();
+    latest.map_or(0, |latest| latest.since(now).max(0))
 }
 
 /// The owner and epoch as the row was read. A call that is over keeps its last owner.

@@ -39,6 +39,13 @@ pub struct Exchange {
     pub cut: bool,
 }
 
+impl Exchange {
+    /// 410 Gone: the address wants nothing more.
+    pub fn is_gone(&self) -> bool {
+        self.status == 410
+    }
+}
+
 /// The part of an answer received so far.
 #[derive(Debug, Default)]
 struct PartialAnswer {

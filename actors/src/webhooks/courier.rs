@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use super::{
     WebhookDeps, WebhooksConfig,
-    attempt::{AttemptRecord, AttemptTimes, Endpoint, spans},
+    attempt::{AttemptRecord, AttemptTimes, Endpoint, EndpointVersion, spans},
     recorder::Recorder,
     retry::{AttemptVerdict, Schedule},
     scheduler::{
@@ -35,7 +35,11 @@ use super::{
     },
     webhook_status::{LastAnswers, WebhookStatus},
 };
-use crate::{events::outbox::Dispatch, nodes::notices::Topic, outbound::Permission};
+use crate::{
+    events::outbox::Dispatch,
+    nodes::notices::Topic,
+    outbound::{Exchange, Permission},
+};
 
 /// Pause after an error of the database.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
@@ -151,12 +155,28 @@ impl Courier {
         self.deps.node.notices().tell(Topic::Deliveries);
     }
 
-    /// Call this after a webhook or its deliveries changed. Both are read again before anything else is sent to it.
+    /// Call this after a webhook or its deliveries changed. Both are read again before anything else is sent to it, here and
+    /// at other nodes.
     pub(super) fn refresh(self: &Rc<Self>, webhook: WebhookId) {
+        self.deps.node.notices().tell_changed(webhook);
+        self.suspect(webhook);
+        self.wake();
+    }
+
+    /// Reads webhooks again that other nodes changed, while the dispatcher works.
+    pub(super) async fn hear_changes(self: Rc<Self>) {
+        let notices = self.deps.node.notices().clone();
+        while !self.is_stopping() {
+            for webhook in notices.changed_webhooks().await {
+                self.suspect(webhook);
+            }
+        }
+    }
+
+    fn suspect(self: &Rc<Self>, webhook: WebhookId) {
         if self.scheduler.borrow_mut().suspect(webhook) {
             self.go_on();
         }
-        self.wake();
     }
 
     /// Carries out what the scheduler wants now.
@@ -221,15 +241,25 @@ impl Courier {
             ended_at: self.now(),
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
         };
-        let record = AttemptRecord::new(
-            dispatch,
-            endpoint.webhook_updated_at(),
-            &self.schedule,
-            times,
-            result,
-        );
+        let version = EndpointVersion {
+            updated_at: endpoint.webhook_updated_at(),
+            is_current: !result.as_ref().is_ok_and(Exchange::is_gone)
+                || self.is_current(endpoint, dispatch.webhook).await,
+        };
+        let record = AttemptRecord::new(dispatch, version, &self.schedule, times, result);
         spans::attempted(span, dispatch, &record);
         record
+    }
+
+    /// False if the webhook was changed since its endpoint was read, or if that cannot be told.
+    async fn is_current(&self, endpoint: &Endpoint, webhook: WebhookId) -> bool {
+        match pending::webhooks(&self.deps.store, &[webhook]).await {
+            Ok(rows) => rows.iter().all(|row| endpoint.is_current(row)),
+            Err(error) => {
+                tracing::debug!(%error, "could not check whether a webhook was changed");
+                false
+            }
+        }
     }
 
     fn attempted(self: &Rc<Self>, item: QueuedDelivery, record: Option<AttemptRecord>) {

@@ -111,6 +111,7 @@ impl Actor for WebhookDispatcher {
 
     fn started(&mut self, _: &mut Self::Context) {
         actix_rt::spawn(poller::run(Rc::clone(&self.courier)));
+        actix_rt::spawn(Rc::clone(&self.courier).hear_changes());
         actix_rt::spawn(recovery::run(Rc::clone(&self.courier)));
         actix_rt::spawn(search::run(Rc::clone(&self.courier)));
     }

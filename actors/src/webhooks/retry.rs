@@ -62,7 +62,7 @@ impl Schedule {
             Ok(Exchange {
                 status: 200..=299, ..
             }) => return AttemptVerdict::Delivered,
-            Ok(Exchange { status: 410, .. }) => return AttemptVerdict::Gone,
+            Ok(answer) if answer.is_gone() => return AttemptVerdict::Gone,
             Ok(Exchange {
                 status: 429 | 503,
                 retry_after: Some(header),
@@ -70,6 +70,17 @@ impl Schedule {
             }) => retry_after_ms(header, now).unwrap_or(0),
             Ok(_) | Err(_) => 0,
         };
+        self.again(number, asked_ms, now, jitter_permille)
+    }
+
+    /// The verdict on a failed attempt whose endpoint asked for a wait of `asked_ms`.
+    pub fn again(
+        &self,
+        number: i64,
+        asked_ms: i64,
+        now: Millis,
+        jitter_permille: i64,
+    ) -> AttemptVerdict {
         let step = usize::try_from(number - 1).unwrap_or(0);
         let Some(wait_ms) = self.waits_ms.get(step).copied() else {
             return AttemptVerdict::GivenUp;

@@ -8,6 +8,10 @@ use crate::calls::ending::{CallEnding, bridge_hangup};
 /// Tolerance before a bridge counts as lost: the service pings every five seconds, and the pong is the sign of life.
 const LOST_TOLERANCE_MS: i64 = 5_000;
 
+fn silent_after(sign: Millis, rules: &CallLimits) -> Millis {
+    sign.plus_ms(rules.lost_after_ms).plus_ms(LOST_TOLERANCE_MS)
+}
+
 /// An action that is due without any message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DueAction {
@@ -59,21 +63,29 @@ impl MachineState {
                     at,
                 )))
             }
-            Phase::Answered { at } if self.hangup.is_none() => self.due_talking(at, now, rules),
+            Phase::Answered { at } if self.hangup.is_none() => {
+                let silent_at = self.silent_at(last_seen, rules);
+                self.due_talking(at, now, silent_at, rules)
+            }
             _ => None,
         }
     }
 
+    /// Nothing is due from `silent_at` on: after a restart the call waits for its bridge. If that stays away, the call was lost
+    /// before.
     fn due_talking(
         &self,
         answered_at: Millis,
         now: Millis,
+        silent_at: Millis,
         rules: &CallLimits,
     ) -> Option<DueAction> {
         let longest_at = self.longest_until(answered_at);
+        let longest_at = longest_at.filter(|at| *at < silent_at);
         let granted_until = self.granted_until(answered_at);
         let wanted = self.wanted(answered_at, now, rules);
-        if wanted > self.credit.granted && now >= self.credit.ask_at {
+        let ask_at = self.ask_at(answered_at, rules);
+        if wanted > self.credit.granted && now >= self.credit.ask_at && ask_at < silent_at {
             let begun = now.since(answered_at) / MINUTE_MS + 1;
             return Some(DueAction::Extend {
                 request: self.credit.request + 1,
@@ -83,7 +95,8 @@ impl MachineState {
         }
         // If the ledger is unavailable and has refused nothing, the call continues past its granted time: an outage is not a
         // lack of credit.
-        if self.credit.last && now >= granted_until {
+        let is_last = self.credit.last && granted_until < silent_at;
+        if is_last && now >= granted_until {
             let reason = HangupReason::CreditsExhausted;
             return Some(DueAction::HangUp {
                 reason,
@@ -101,7 +114,7 @@ impl MachineState {
                 seconds_left,
             })
         };
-        if self.credit.last {
+        if is_last {
             return warn(HangupReason::CreditsExhausted, granted_until);
         }
         let longest_at = longest_at.filter(|at| now >= at.plus_ms(-rules.warn_before_ms))?;
@@ -125,24 +138,27 @@ impl MachineState {
             return None;
         }
         let mut next = self.lost_at(last_seen, rules);
+        let silent_at = self.silent_at(last_seen, rules);
         if let Some(pending) = &self.hangup {
             return Some(next.min(self.carry_out_at(pending, rules)));
         }
         match self.phase {
             Phase::Ringing => next = next.min(self.ring_until),
             Phase::Answered { at } => {
-                if let Some(longest_at) = self.longest_until(at) {
+                let longest_at = self.longest_until(at).filter(|at| *at < silent_at);
+                if let Some(longest_at) = longest_at {
                     next = next.min(longest_at);
                     if !self.credit.last && self.warned != Some(HangupReason::MaxDuration) {
                         next = next.min(longest_at.plus_ms(-rules.warn_before_ms).max(at));
                     }
                 }
-                if self.credit.granted < self.minutes_max() {
-                    let ask = self.granted_until(at).plus_ms(-rules.warn_before_ms);
-                    next = next.min(ask.max(self.credit.ask_at));
+                let ask_at = self.ask_at(at, rules);
+                if self.credit.granted < self.minutes_max() && ask_at < silent_at {
+                    next = next.min(ask_at);
                 }
-                if self.credit.last {
-                    next = next.min(self.granted_until(at));
+                let granted_until = self.granted_until(at);
+                if self.credit.last && granted_until < silent_at {
+                    next = next.min(granted_until);
                 }
             }
             Phase::Over { .. } => {}
@@ -150,10 +166,23 @@ impl MachineState {
         Some(next)
     }
 
+    /// When to ask the ledger for more minutes.
+    fn ask_at(&self, answered_at: Millis, rules: &CallLimits) -> Millis {
+        let soon = self
+            .granted_until(answered_at)
+            .plus_ms(-rules.warn_before_ms);
+        soon.max(self.credit.ask_at)
+    }
+
     /// When the loss is noticed. Billing ends with the last sign of life.
     fn lost_at(&self, last_seen: Millis, rules: &CallLimits) -> Millis {
-        let last = last_seen.max(self.seen_at).max(self.resumed_at);
-        last.plus_ms(rules.lost_after_ms).plus_ms(LOST_TOLERANCE_MS)
+        let silent_at = self.silent_at(last_seen, rules);
+        silent_at.max(silent_after(self.resumed_at, rules))
+    }
+
+    /// When the bridge has been silent for too long. After a restart it has more time to come back.
+    fn silent_at(&self, last_seen: Millis, rules: &CallLimits) -> Millis {
+        silent_after(last_seen.max(self.seen_at), rules)
     }
 
     fn carry_out_at(&self, pending: &PendingHangup, rules: &CallLimits) -> Millis {

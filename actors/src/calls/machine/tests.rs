@@ -36,6 +36,43 @@ fn ended(step: Step) -> CallEnding {
     }
 }
 
+/// The machine lost its power 6 s after the answer, and came back after the longest duration of the call.
+#[test]
+fn a_call_is_not_billed_for_the_time_in_which_neither_service_nor_bridge_was_there() {
+    let call = MachineState {
+        seen_at: after(6),
+        resumed_at: after(131),
+        ..answered(2).credited(after(131))
+    };
+    let away = Millis::MIN;
+    assert_eq!(call.due(after(131), away, &RULES), None);
+    let lost_at = after(131 + 35);
+    assert_eq!(call.next_deadline(away, &RULES), Some(lost_at));
+    let Some(DueAction::End(end)) = call.due(lost_at, away, &RULES) else {
+        panic!("the call is lost");
+    };
+    assert_eq!(
+        (end.status, end.reason, end.at),
+        (CallStatus::Dropped, HangupReason::BridgeLost, after(6))
+    );
+    assert_eq!(call.minutes(&end), 1);
+
+    // The bridge held the call all the time.
+    let back = after(132);
+    let due = call.granted(1, 2, false, back).due(back, back, &RULES);
+    let reason = HangupReason::MaxDuration;
+    let due_at = after(120);
+    assert_eq!(due, Some(DueAction::HangUp { reason, due_at }));
+
+    // It was silent for a few seconds only when the call had to be cut.
+    let cut = MachineState {
+        seen_at: after(100),
+        ..call.granted(1, 2, false, after(131))
+    };
+    let due = cut.due(after(131), away, &RULES);
+    assert_eq!(due, Some(DueAction::HangUp { reason, due_at }));
+}
+
 #[test]
 fn late_and_repeated_messages_are_harmless() {
     let call = answered(10);
@@ -480,6 +517,8 @@ enum Happening {
     TopUp(i64),
     Silence,
     Return,
+    /// The service is away for so long.
+    Restart(i64),
 }
 
 fn happenings() -> impl Strategy<Value = Vec<(i64, Happening)>> {
@@ -493,6 +532,7 @@ fn happenings() -> impl Strategy<Value = Vec<(i64, Happening)>> {
         2 => (1..4_i64).prop_map(Happening::TopUp),
         1 => Just(Happening::Silence),
         2 => Just(Happening::Return),
+        1 => (0..400_000_i64).prop_map(Happening::Restart),
     ];
     prop::collection::vec((0..80_000_i64, one), 1..24)
 }
@@ -579,6 +619,13 @@ fn play(
             }
             Happening::Return => {
                 here_now = true;
+                None
+            }
+            Happening::Restart(ms) => {
+                now = now.plus_ms(ms);
+                call.resumed_at = now;
+                call.warned = None;
+                call = call.credited(now);
                 None
             }
             Happening::Request => None,

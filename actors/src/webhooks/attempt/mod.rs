@@ -10,5 +10,5 @@ pub(super) mod spans;
 pub use self::headers::{Envelope, headers};
 pub(super) use self::{
     endpoint::Endpoint,
-    record::{AttemptRecord, AttemptTimes},
+    record::{AttemptRecord, AttemptTimes, EndpointVersion},
 };

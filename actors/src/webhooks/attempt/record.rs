@@ -50,11 +50,20 @@ pub(in crate::webhooks) struct AttemptTimes {
     pub(in crate::webhooks) duration_ms: i64,
 }
 
+/// The version of the webhook that an attempt was made with.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::webhooks) struct EndpointVersion {
+    /// The webhook's `updated_at`.
+    pub(in crate::webhooks) updated_at: Millis,
+    /// The webhook was not changed during the attempt.
+    pub(in crate::webhooks) is_current: bool,
+}
+
 impl AttemptRecord {
     /// Records an attempt that ended with `result`. A test has only one attempt and never closes an endpoint.
     pub(in crate::webhooks) fn new(
         dispatch: &Dispatch,
-        webhook_updated_at: Millis,
+        version: EndpointVersion,
         schedule: &Schedule,
         times: AttemptTimes,
         result: Result<Exchange, Failure>,
@@ -64,6 +73,10 @@ impl AttemptRecord {
         let verdict = match schedule.verdict(number, &result, times.ended_at, jitter) {
             AttemptVerdict::Retry { .. } | AttemptVerdict::Gone if dispatch.is_test => {
                 AttemptVerdict::GivenUp
+            }
+            // The webhook was changed meanwhile: it may have another address, which still wants the event.
+            AttemptVerdict::Gone if !version.is_current => {
+                schedule.again(number, 0, times.ended_at, jitter)
             }
             verdict => verdict,
         };
@@ -78,7 +91,7 @@ impl AttemptRecord {
             event: dispatch.event,
             call: dispatch.call,
             kind: dispatch.kind,
-            webhook_updated_at,
+            webhook_updated_at: version.updated_at,
             number,
             is_test: dispatch.is_test,
             is_beside_queue: false,

@@ -52,6 +52,7 @@ const NODE: &str = "node-a";
 const SECRET: &str = "whsecret-for-tests";
 
 mod backlog;
+mod changes;
 mod cursors;
 mod failing;
 mod lasting;
@@ -102,12 +103,21 @@ impl World {
     }
 
     fn start_with(&self, config: WebhooksConfig, outbound: Outbound) -> WebhooksHandle {
+        self.start_as(Membership::outside(NODE), config, outbound)
+    }
+
+    fn start_as(
+        &self,
+        node: Membership,
+        config: WebhooksConfig,
+        outbound: Outbound,
+    ) -> WebhooksHandle {
         let deps = WebhookDeps {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock),
             vault: self.vault.clone(),
             outbound,
-            node: Membership::outside(NODE),
+            node,
             traces: Traces::default(),
         };
         start(&Arbiter::current(), deps, config)
