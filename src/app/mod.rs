@@ -93,7 +93,7 @@ pub enum ServiceStartError {
     Outdated,
     #[error("the database schema is not up to date (steps missing: {0}); run `dikala migrate`")]
     OldSchema(usize),
-    #[error("cannot listen on {address} ({reason}){}; set {key} to another address", if_in_use(.reason, ", which another program uses"))]
+    #[error("cannot listen on {address} ({reason}){}; set {key} to another address", if_in_use(.reason, ", which another program or another setting uses"))]
     Listen {
         address: SocketAddr,
         key: &'static str,

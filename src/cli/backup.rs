@@ -30,6 +30,8 @@ use crate::{
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 /// Number of faults of a file that an error names.
 const FAULTS_NAMED: usize = 3;
+/// Follows the name of a copy, before the process that makes it.
+const UNFINISHED: &str = ".unfinished-";
 
 #[derive(Debug, Args)]
 pub struct Backup {
@@ -58,15 +60,16 @@ pub async fn backup(options: Backup, settings: &Settings, as_json: bool) -> Resu
         return Err(ServiceStartError::NoDatabase(source).into());
     }
     refuse_existing(&target)?;
+    remove_abandoned(&target);
     // The temporary name holds the process id: another process may be copying to the same target.
-    let unfinished = beside(&target, &format!(".unfinished-{}", std::process::id()));
+    let unfinished = beside(&target, &format!("{UNFINISHED}{}", std::process::id()));
     let copied = copy_out(&source, &unfinished).await;
     let copied = match copied {
         Ok(()) => publish(&unfinished, &target),
         Err(error) => Err(error),
     };
     // After `publish` this is a second link to the copy; after a failure it is useless.
-    let _ = fs::remove_file(&unfinished);
+    remove_unfinished(&unfinished);
     copied?;
     let bytes = size(&target)?;
     if as_json {
@@ -77,6 +80,33 @@ pub async fn backup(options: Backup, settings: &Settings, as_json: bool) -> Resu
         target.display(),
         source.display()
     ))
+}
+
+/// Removes an unfinished copy with its journal.
+fn remove_unfinished(unfinished: &Path) {
+    let _ = fs::remove_file(beside(unfinished, "-journal"));
+    let _ = fs::remove_file(unfinished);
+}
+
+/// Removes unfinished copies for this target whose process is gone.
+fn remove_abandoned(target: &Path) {
+    let (Some(folder), Some(name)) = (target.parent(), target.file_name()) else {
+        return;
+    };
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let begin = format!("{}{UNFINISHED}", name.to_string_lossy());
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = file.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(&begin));
+        let process = process.and_then(|process| process.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            remove_unfinished(&file.path());
+        }
+    }
 }
 
 async fn copy_out(source: &Path, unfinished: &Path) -> Result<(), CliError> {
@@ -262,6 +292,8 @@ async fn prove(db: &DatabaseConnection, shown: &Path) -> Result<(), CliError> {
         .iter()
         .filter_map(|row| row.try_get_by_index::<String>(0).ok())
         .filter(|found| found != "ok")
+        // One row may have many lines.
+        .flat_map(|found| found.lines().map(str::to_owned).collect::<Vec<_>>())
         .take(FAULTS_NAMED)
         .collect();
     if !faults.is_empty() || rows.is_empty() {

@@ -207,9 +207,10 @@ async fn checks(parts: &HealthChecks) -> [Check; 8] {
             "store",
             reads && commits,
             if reads {
-                "The database takes no writes: check whether its disk is full, or whether it is read-only."
+                "The database takes no writes, or takes too long: check whether its disk is full or slow, and whether it is read-only."
             } else {
-                "The database does not answer: check that it runs and can be reached."
+                "The database does not answer: check that it runs, can be reached, and takes another connection of this user; the log has \
+                 its words."
             },
         ),
         (

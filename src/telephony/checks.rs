@@ -14,12 +14,12 @@ use dikala_telephony::{
     voice::{gemini, openai, pipeline},
 };
 use rustls::{
-    ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    CertificateError, Error, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 use tokio::time::timeout;
 
-use super::{STAND_IN, written, written_as};
+use super::{STAND_IN, time_shown, written, written_as};
 
 /// Longest time for a registrar to answer.
 const REGISTRAR_WITHIN: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ pub async fn checks(settings: &BridgeSettings, has_stand_in: bool) -> Vec<CheckR
         ("rtp", media_ports(&settings.sip)),
     ];
     if let Some(files) = &settings.sip.tls {
-        found.push(("certificate", certificate(files)));
+        found.push(("certificate", certificate(files, UnixTime::now())));
     }
     let trust = match Trust::new(settings.extra_ca_file.as_deref()) {
         Ok(trust) => trust,
@@ -85,7 +85,7 @@ fn media_ports(settings: &SipSettings) -> Result<String, String> {
     }
 }
 
-fn certificate(files: &TlsFiles) -> Result<String, String> {
+fn certificate(files: &TlsFiles, now: UnixTime) -> Result<String, String> {
     let wrong = |key: &str, error: String| Err(format!("{key}: {error}"));
     let certificates = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>);
@@ -107,12 +107,36 @@ fn certificate(files: &TlsFiles) -> Result<String, String> {
             return wrong("telephony.sip.tls_key_file", error);
         }
     };
+    let untimely = fault_of_time(&certificates, now);
     let config = ServerConfig::builder()
         .with_no_client_auth()
         .with_single_cert(certificates, key);
-    match config {
-        Ok(_) => Ok("certificate and key fit".to_owned()),
-        Err(error) => wrong("telephony.sip.tls_certificate_file", error.to_string()),
+    match (config, untimely) {
+        (Ok(_), None) => Ok("certificate and key fit".to_owned()),
+        (Ok(_), Some(fault)) => {
+            let error = format!("{:?} {fault}", files.certificate);
+            wrong("telephony.sip.tls_certificate_file", error)
+        }
+        (Err(error), _) => wrong("telephony.sip.tls_certificate_file", error.to_string()),
+    }
+}
+
+/// Why the certificate is not valid now. Its authority and its names do not matter: phones may know others than the web does.
+fn fault_of_time(certificates: &[CertificateDer<'_>], now: UnixTime) -> Option<String> {
+    let (certificate, chain) = certificates.split_first()?;
+    let any = ServerName::try_from("sip.invalid").ok()?;
+    let verified = Trust::new(None).ok()?.verify(certificate, chain, &any, now);
+    match verified.err()? {
+        Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => Some(
+            format!("was valid until {} only; renew it", time_shown(not_after)),
+        ),
+        Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. }) => {
+            let from = time_shown(not_before);
+            Some(format!(
+                "is valid from {from} on only; check this machine's clock"
+            ))
+        }
+        _ => None,
     }
 }
 
@@ -222,9 +246,36 @@ async fn voices(voice: &Voice, trust: &Trust, has_stand_in: bool) -> Vec<CheckRe
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use dikala_sip::settings::{OutboundSettings, RegisterSettings};
+    use dikala_testkit::certificate::{SERVER, SERVER_KEY};
 
     use super::*;
+
+    #[test]
+    fn a_certificate_of_another_time_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = TlsFiles {
+            certificate: folder.path().join("sip.pem"),
+            key: folder.path().join("sip.key"),
+        };
+        fs::write(&files.certificate, SERVER).expect("written");
+        fs::write(&files.key, SERVER_KEY).expect("written");
+        let at = |years: u64| {
+            let seconds = Duration::from_secs(years * 365 * 86_400);
+            certificate(&files, UnixTime::since_unix_epoch(seconds))
+        };
+        assert_eq!(at(60), Ok("certificate and key fit".to_owned()));
+        for (years, words) in [(1, "is valid from "), (200, "was valid until ")] {
+            let refused = at(years).expect_err("of another time");
+            assert!(
+                refused.starts_with("telephony.sip.tls_certificate_file: "),
+                "{refused}"
+            );
+            assert!(refused.contains(words), "{refused}");
+        }
+    }
 
     #[test]
     fn requests_go_to_the_proxy_in_place_of_the_registrar() {

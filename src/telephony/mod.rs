@@ -14,7 +14,7 @@ use actix_web::rt::{
     task::{JoinHandle, spawn_blocking},
 };
 use dikala_actors::runtime::{clock::SharedClock, histogram::Distribution};
-use dikala_entities::{BridgeId, Secret};
+use dikala_entities::{BridgeId, Millis, Secret};
 use dikala_protocol::client::{Address, WallClock};
 use dikala_sip::{
     settings::{ListenAddress, SipTransport},
@@ -25,6 +25,7 @@ use dikala_telephony::{
     settings::BridgeSettings,
     threads::BridgeThreads,
 };
+use rustls::pki_types::UnixTime;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
@@ -149,6 +150,12 @@ pub fn distribution(of: &ValueCounts) -> Distribution {
         counts: of.counts.clone(),
         sum: of.sum,
     }
+}
+
+/// A time of a certificate.
+pub fn time_shown(at: UnixTime) -> String {
+    let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
+    Millis::from_i64(seconds.saturating_mul(1_000)).to_string()
 }
 
 fn written(listen: ListenAddress) -> String {

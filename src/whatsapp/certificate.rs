@@ -2,7 +2,6 @@
 
 use std::{path::Path, time::Duration};
 
-use dikala_entities::Millis;
 use dikala_telephony::trust::Trust;
 use rustls::{
     CertificateError, Error,
@@ -10,6 +9,8 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
     server::ParsedCertificate,
 };
+
+use crate::telephony::time_shown;
 
 /// The remaining time of a certificate from which on its end is announced.
 const ENDS_SOON: Duration = Duration::from_hours(14 * 24);
@@ -84,11 +85,11 @@ fn fault_of_chain(error: Error) -> Option<String> {
         }
         CertificateError::ExpiredContext { not_after, .. } => format!(
             "or one of its chain is valid until {} only; renew it",
-            shown(not_after)
+            time_shown(not_after)
         ),
         CertificateError::NotValidYetContext { not_before, .. } => format!(
             "or one of its chain is valid from {} on only; check this machine's clock, or take another",
-            shown(not_before)
+            time_shown(not_before)
         ),
         CertificateError::UnknownIssuer => {
             "does not lead to a public authority; put those of the authorities between behind it into the file, as in a \
@@ -99,11 +100,6 @@ fn fault_of_chain(error: Error) -> Option<String> {
             "is not one that Meta accepts ({other}); take one from an authority that the web trusts"
         ),
     })
-}
-
-fn shown(at: UnixTime) -> String {
-    let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
-    Millis::from_i64(seconds.saturating_mul(1_000)).to_string()
 }
 
 #[cfg(test)]

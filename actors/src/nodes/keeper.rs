@@ -20,6 +20,7 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> NodeLoad)
         return tell(&member, &store, load).await;
     };
     let mut pause = RENEW_EVERY_MS;
+    let mut is_renewed = true;
     loop {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(pause)) => {}
@@ -32,6 +33,7 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> NodeLoad)
         pause = match table::renew(lease, &member.id(), load(), member.ahead_ms()).await {
             Ok(Some(renewed)) => {
                 member.renewed(asked_at, &renewed);
+                is_renewed = true;
                 RENEW_EVERY_MS
             }
             Ok(None) if member.has_left() => return,
@@ -43,7 +45,14 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> NodeLoad)
             }
             Err(error) => {
                 member.not_renewed();
-                tracing::warn!(%error, left_ms = member.lease_left_ms(), "the lease of this node was not renewed; trying again");
+                let left_ms = member.lease_left_ms();
+                // A long outage is logged once.
+                if is_renewed {
+                    tracing::warn!(%error, left_ms, "the lease of this node was not renewed; trying again until it is");
+                } else {
+                    tracing::debug!(%error, left_ms, "the lease of this node was not renewed");
+                }
+                is_renewed = false;
                 AGAIN_AFTER_MS
             }
         };

@@ -21,7 +21,7 @@ use sea_orm::{
 };
 
 use super::{
-    courier::{AGAIN, Courier},
+    courier::Courier,
     store::results::lock_deliveries,
 };
 
@@ -48,8 +48,8 @@ pub(super) async fn run(courier: Rc<Courier>) {
                 let _ = tokio::time::timeout(LOOK, requested).await;
             }
             Err(error) => {
-                tracing::warn!(%error, "could not recover failed deliveries; trying again");
-                tokio::time::sleep(AGAIN).await;
+                tracing::debug!(%error, "could not recover failed deliveries; trying again");
+                tokio::time::sleep(LOOK).await;
             }
         }
     }

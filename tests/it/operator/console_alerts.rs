@@ -61,6 +61,15 @@ async fn sees(browser: &Visitor, words: &str) -> VisitedPage {
     .await
 }
 
+/// Waits until the overview no longer says so. It may say more: other tests keep the machine busy.
+async fn hides(browser: &Visitor, words: &str) {
+    eventually(&format!("not {words}"), async || {
+        let page = browser.open("/").await;
+        (!page.text().contains(words)).then_some(())
+    })
+    .await;
+}
+
 #[actix_web::test]
 async fn an_alert_leads_to_its_webhook_and_its_button_helps() {
     let world = world!(Postgres, guarded());
@@ -99,7 +108,7 @@ async fn an_alert_leads_to_its_webhook_and_its_button_helps() {
     let page = browser.open("/").await;
     let page = browser.submit(&button(&page, &pause, "")).await;
     page.assert_shows("Paused. Deliveries wait; none is lost.");
-    sees(&browser, "Nothing. Calls, minutes and webhooks flow.").await;
+    hides(&browser, "keeps failing").await;
     let store = &world.server.installation.store;
     let long_ago =
         format!("UPDATE webhooks SET paused_at = paused_at - 3700000 WHERE id = '{webhook}'");
@@ -108,11 +117,7 @@ async fn an_alert_leads_to_its_webhook_and_its_button_helps() {
     let resume = format!("/webhooks/{webhook}/resume");
     let page = browser.submit(&button(&page, &resume, "")).await;
     page.assert_shows("Resumed. Deliveries continue in their order.");
-    eventually("no paused webhook", async || {
-        let page = browser.open("/").await.text();
-        (!page.contains("is still paused")).then_some(())
-    })
-    .await;
+    hides(&browser, "is still paused").await;
 }
 
 #[actix_web::test]

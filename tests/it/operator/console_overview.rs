@@ -229,7 +229,7 @@ async fn the_console_answers_while_the_database_is_away() {
             .then_some(page)
     })
     .await;
-    page.assert_shows("Check that it runs and can be reached.");
+    page.assert_shows("Check that it runs, can be reached,");
     // Every page tells how many critical problems there are.
     let nodes = browser.open("/nodes").await;
     assert!(nodes.html.contains("<title>(1) Nodes"), "{}", nodes.html);
