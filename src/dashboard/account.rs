@@ -234,11 +234,9 @@ fn language(value: &Value) -> ParseResult<String> {
     let tag = value.as_str().unwrap_or_default();
     let known = Lang::ALL.iter().find(|lang| lang.tag() == tag);
     known.map(|lang| lang.tag().to_owned()).ok_or_else(|| {
-        ValueFault::new(
-            FieldCode::NotAllowed,
-            "must be one of the languages that are offered",
-        )
-        .into()
+        let predicate = "must be one of the languages that are offered";
+        let fault = ValueFault::new(FieldCode::NotAllowed, predicate);
+        fault.in_words("fault-not-in-list").into()
     })
 }
 

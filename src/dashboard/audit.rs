@@ -16,7 +16,9 @@ use super::{
     csv::{self, CsvLine},
     filters::filters,
     form::{self, Fields, FormState, FormValues, Shape},
-    layout, names,
+    layout,
+    members::role_name,
+    names,
     view::SignedIn,
 };
 use crate::{
@@ -25,7 +27,7 @@ use crate::{
         error::ApiError,
         extract::{ParseResult, id, instant, word},
     },
-    operations::numbers::NO_AGENT,
+    operations::{agents::fields as agents, numbers::NO_AGENT},
 };
 
 const PATH: &str = "/dashboard/audit";
@@ -54,6 +56,22 @@ const COLUMNS: [&str; 9] = [
     "detail",
     "address",
     "requestId",
+];
+
+/// Fields that a detail can name, with the ids of their labels. Those of agents are in their own table.
+const LABELS: [(&str, &str); 12] = [
+    ("description", "functions-description"),
+    ("endpoint", "functions-endpoint"),
+    ("method", "functions-method"),
+    ("parameters", "functions-parameters"),
+    ("url", "webhooks-url"),
+    ("events", "webhooks-events"),
+    ("agentId", "widgets-agent"),
+    ("origins", "widgets-origins"),
+    ("callsPerVisitorPerHour", "widgets-per-visitor"),
+    ("maxConcurrent", "widgets-concurrent"),
+    ("texts", "widgets-texts"),
+    ("color", "widgets-color"),
 ];
 
 /// The requested entries.
@@ -238,6 +256,45 @@ fn mentioned(rows: &[audit::Model]) -> BTreeSet<&str> {
         .collect()
 }
 
+/// The detail of a change, with the labels of its fields.
+fn told(visit: &SignedIn, row: &audit::Model, things: &HashMap<String, String>) -> Markup {
+    use AuditAction as Action;
+    let is_list = matches!(
+        row.action,
+        Action::AgentUpdate | Action::FunctionUpdate | Action::WebhookUpdate | Action::WidgetUpdate
+    );
+    let part = |part: &str| match part.split_once('=') {
+        Some(("isActive", on)) => {
+            let on = if on == "true" { "page-yes" } else { "page-no" };
+            html! { (visit.t("agents-active")) ": " (visit.t(on)) }
+        }
+        _ => match label(part) {
+            Some(id) => html! { (visit.t(id)) },
+            None => html! { code { (part) } },
+        },
+    };
+    let role = row
+        .detail
+        .rsplit_once(", role=")
+        .filter(|_| row.action == Action::UserRole);
+    let role = role.and_then(|(name, role)| Some((name, role.parse().ok()?)));
+    html! {
+        @if let Some((name, role)) = role { (name) ", " (visit.t("members-role")) ": " (role_name(visit, role)) }
+        @else if is_list {
+            @for (nth, text) in row.detail.split(", ").enumerate() { @if nth > 0 { ", " } (part(text)) }
+        } @else { (detail(row, things)) }
+    }
+}
+
+/// The id of a field's label.
+fn label(name: &str) -> Option<&'static str> {
+    let of_agent = agents::FIELDS.iter().find(|field| field.name == name);
+    let of_others = LABELS.iter().find(|(field, _)| *field == name);
+    of_agent
+        .map(|field| field.label)
+        .or(of_others.map(|(_, label)| *label))
+}
+
 /// A detail with the present names of ids.
 fn detail(row: &audit::Model, things: &HashMap<String, String>) -> String {
     let named = |word: &str| match things.get(word) {
@@ -266,7 +323,7 @@ fn entry_table(
             html! { (said_of(visit, row)) },
             html! {
                 (target(row, things))
-                @if !row.detail.is_empty() && !is_unassignment(row) { br; span.muted { (detail(row, things)) } }
+                @if !row.detail.is_empty() && !is_unassignment(row) { br; span.muted { (told(visit, row, things)) } }
             },
             html! {
                 @match names.get(&row.actor) {

@@ -191,7 +191,7 @@ async fn delivery_table(
 }
 
 /// Time of the next probe of a failing endpoint; `None` if its circuit is closed.
-async fn probe_at(visit: &SignedIn, webhook: &webhook::Model) -> Option<Millis> {
+pub async fn probe_at(visit: &SignedIn, webhook: &webhook::Model) -> Option<Millis> {
     let context = visit.operation();
     let dispatcher = &context.serving().ok()?.node.webhooks;
     let statuses = dispatcher.statuses(vec![webhook.id]).await?;

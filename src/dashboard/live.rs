@@ -192,7 +192,7 @@ impl PageStream {
         self.send(format!("{OPENING}id: {}\n\n", self.position))
             .await?;
         if is_stale {
-            return self.send("event: stale\ndata:\n\n".to_owned()).await;
+            return self.send(stream::RELOAD.to_owned()).await;
         }
         if self.is_behind {
             self.part_again().await?;

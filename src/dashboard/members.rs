@@ -119,7 +119,7 @@ async fn newest(visit: &SignedIn, before: Option<UserId>) -> Result<Vec<UserView
     Ok(rows.into_iter().map(UserView::from).collect())
 }
 
-fn role_name(visit: &SignedIn, role: Role) -> String {
+pub fn role_name(visit: &SignedIn, role: Role) -> String {
     match role {
         Role::Owner => visit.t("members-owner"),
         Role::Viewer => visit.t("members-viewer"),

@@ -91,7 +91,7 @@ pub fn check(password: &str) -> Result<(), ValueFault> {
         Err(ValueFault::new(FieldCode::Required, "is required"))
     } else if password.contains('\0') {
         let predicate = "must not contain the character U+0000";
-        Err(ValueFault::new(FieldCode::InvalidFormat, predicate))
+        Err(ValueFault::new(FieldCode::InvalidFormat, predicate).in_words("fault-nul"))
     } else if length < CHARS_MIN {
         let predicate = format!("must have at least {CHARS_MIN} characters");
         Err(ValueFault::new(FieldCode::TooShort, predicate).bounded(bound(CHARS_MIN)))

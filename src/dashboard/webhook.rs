@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     charts::{Bar, Chart, ChartSeries, Ink},
-    components::{Field, Question, fields, post, submit},
+    components::{Field, Question, fields, post, seen, submit},
     deliveries::{self, DeliveryQuery},
     errors,
     form::{FormState, FormValues},
@@ -91,6 +91,7 @@ async fn content(
             section aria-labelledby="settings" {
                 h2 #settings { (visit.t("webhooks-settings")) }
                 (post(visit, &path, html! {
+                    (seen(filled, webhook.updated_at))
                     (fields(visit, filled, &form_fields(visit)))
                     (submit(&visit.t("page-save")))
                 }))
@@ -177,7 +178,8 @@ pub async fn update(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let body = RequestBody::of(typed_fields(&typed));
-    let Err(error) = webhooks::update(visit.operation(), id, body).await else {
+    let operation = visit.operation().unless_changed_since(typed.seen());
+    let Err(error) = webhooks::update(operation, id, body).await else {
         return Ok(visit.see(&path_of(id.0), "done-saved"));
     };
     let filled = FormState::again(typed, error)?;
@@ -190,7 +192,14 @@ pub async fn update(
 pub async fn enable(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let enabled = RequestBody::of(json!({"isActive": true}));
     webhooks::update(visit.operation(), id, enabled).await?;
-    Ok(visit.see(&path_of(id.0), "done-webhook-enabled"))
+    let webhook = find(&visit, id).await?;
+    let is_held =
+        webhook.paused_at.is_some() || deliveries::probe_at(&visit, &webhook).await.is_some();
+    let done = match is_held {
+        true => "done-webhook-enabled-later",
+        false => "done-webhook-enabled",
+    };
+    Ok(visit.see(&path_of(id.0), done))
 }
 
 /// `POST /dashboard/webhooks/{id}/disable`

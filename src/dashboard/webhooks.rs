@@ -2,6 +2,7 @@
 
 use actix_web::HttpResponse;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use dikala_actors::webhooks::retry::REASON_GONE;
 use dikala_entities::{EventKind, Secret, WebhookId, webhook};
 use maud::{Markup, html};
 use rand::{RngExt, distr::Alphanumeric};
@@ -94,6 +95,9 @@ pub fn state(visit: &SignedIn, webhook: &webhook::Model) -> Markup {
             badge(Tone::Warning, &visit.t("webhooks-failing"))
         }
         (true, _) => badge(Tone::Good, &visit.t("webhooks-on")),
+        (false, Some(reason)) if reason == REASON_GONE => {
+            badge(Tone::Bad, &visit.t("webhooks-disabled-gone"))
+        }
         (false, Some(_)) => badge(Tone::Bad, &visit.t("webhooks-disabled")),
         (false, None) => badge(Tone::Plain, &visit.t("webhooks-off")),
     }

@@ -223,6 +223,13 @@ pub async fn ask_new(visit: SignedIn, asked: FormValues) -> Result<HttpResponse,
 }
 
 async fn new_form(visit: &SignedIn, filled: &FormState) -> Result<Markup, ApiError> {
+    if newest(visit, 1).await?.is_empty() {
+        let link = html! {
+            @if visit.is_owner() { a.button href=(agents::NEW_PATH) { (visit.t("agents-make")) } }
+        };
+        let words = visit.t("widgets-no-agent-words");
+        return Ok(empty(&visit.t("widgets-no-agent"), &words, link));
+    }
     let fields = form_fields(visit, None).await?;
     Ok(html! {
         p.lead { (visit.t("widgets-new-words")) }

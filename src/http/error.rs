@@ -98,6 +98,9 @@ pub enum ApiError {
     /// The limit.
     #[error("An account can have at most {0} widgets; delete one first.")]
     WidgetLimitReached(usize),
+    /// Somebody saved it after the form was opened. Only pages find this out.
+    #[error("This was changed in the meantime; look at it again.")]
+    ChangedMeanwhile,
     #[error("The call is over.")]
     CallNotActive,
     #[error("The message before is still being answered; wait for that.")]
@@ -225,7 +228,7 @@ impl ApiError {
             Self::VerificationRunning => Code::VerificationRunning,
             Self::BodyTooLarge => Code::BodyTooLarge,
             Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,
-            Self::Validation(_) | Self::LastOwner => Code::ValidationFailed,
+            Self::Validation(_) | Self::LastOwner | Self::ChangedMeanwhile => Code::ValidationFailed,
             Self::IdempotencyKeyReused | Self::IdempotencyAnswerGone => Code::IdempotencyKeyReused,
             Self::RateLimited { .. }
             | Self::TooManyRecoveries(_)

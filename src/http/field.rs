@@ -60,6 +60,36 @@ pub struct FieldError {
     /// True if the message is a translated, complete sentence.
     #[serde(skip)]
     pub is_translated: bool,
+    /// The sentence that pages show in place of the message. In English it repeats the message.
+    #[serde(skip)]
+    pub sentence: Option<Box<PageSentence>>,
+}
+
+/// A sentence of the pages, which knows neither the field's API name nor the API's values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageSentence {
+    /// The id of its Fluent message, whose arguments are `bound` and those below.
+    pub id: &'static str,
+    pub arguments: Vec<(&'static str, i64)>,
+    /// True if it lacks details that only the API's message has.
+    pub is_partial: bool,
+}
+
+impl PageSentence {
+    fn whole(id: &'static str) -> Self {
+        Self {
+            id,
+            arguments: Vec::new(),
+            is_partial: false,
+        }
+    }
+
+    fn partial(id: &'static str) -> Self {
+        Self {
+            is_partial: true,
+            ..Self::whole(id)
+        }
+    }
 }
 
 impl FieldError {
@@ -74,7 +104,30 @@ impl FieldError {
             allowed: None,
             bound: None,
             is_translated: false,
+            sentence: None,
         }
+    }
+
+    /// Pages show the message with this id in place of the API's.
+    pub fn in_words(mut self, id: &'static str) -> Self {
+        self.sentence = Some(Box::new(PageSentence::whole(id)));
+        self
+    }
+
+    /// The same with arguments.
+    pub fn in_words_with(mut self, id: &'static str, arguments: &[(&'static str, i64)]) -> Self {
+        let sentence = PageSentence {
+            arguments: arguments.to_vec(),
+            ..PageSentence::whole(id)
+        };
+        self.sentence = Some(Box::new(sentence));
+        self
+    }
+
+    /// Pages in other languages show the message with this id, and the API's message as its detail.
+    pub fn in_part(mut self, id: &'static str) -> Self {
+        self.sentence = Some(Box::new(PageSentence::partial(id)));
+        self
     }
 
     /// The error of a field inside the field with this name.
@@ -95,6 +148,7 @@ impl FieldError {
             allowed: None,
             bound: None,
             is_translated: true,
+            sentence: None,
         }
     }
 }
@@ -108,6 +162,7 @@ pub struct ValueFault {
     message: FaultMessage,
     allowed: Option<Vec<String>>,
     bound: Option<i64>,
+    sentence: Option<Box<PageSentence>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +185,7 @@ impl ValueFault {
             message: FaultMessage::Predicate(predicate.into()),
             allowed: None,
             bound: None,
+            sentence: None,
         }
     }
 
@@ -141,6 +197,7 @@ impl ValueFault {
             message: FaultMessage::Sentence(sentence.into()),
             allowed: None,
             bound: None,
+            sentence: None,
         }
     }
 
@@ -153,6 +210,18 @@ impl ValueFault {
     /// Adds the violated limit.
     pub fn bounded(mut self, bound: i64) -> Self {
         self.bound = Some(bound);
+        self
+    }
+
+    /// Pages show the message with this id in place of the API's.
+    pub fn in_words(mut self, id: &'static str) -> Self {
+        self.sentence = Some(Box::new(PageSentence::whole(id)));
+        self
+    }
+
+    /// Pages in other languages show the message with this id, and the API's message as its detail.
+    pub fn in_part(mut self, id: &'static str) -> Self {
+        self.sentence = Some(Box::new(PageSentence::partial(id)));
         self
     }
 
@@ -176,6 +245,7 @@ impl ValueFault {
             allowed: self.allowed,
             bound: self.bound,
             is_translated: false,
+            sentence: self.sentence,
         }
     }
 }

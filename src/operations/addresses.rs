@@ -47,8 +47,18 @@ impl Addresses {
             None => Ok(parsed),
             Some(blocked) => {
                 let fault = ValueFault::new(FieldCode::BlockedAddress, blocked.to_string());
-                Err(fault.into())
+                Err(fault.in_words(sentence(blocked)).into())
             }
         }
+    }
+}
+
+fn sentence(blocked: BlockedReason) -> &'static str {
+    match blocked {
+        BlockedReason::Internal => "fault-url-internal",
+        BlockedReason::Port => "fault-url-port",
+        BlockedReason::NotPublic => "fault-url-not-public",
+        BlockedReason::Own => "fault-url-own",
+        BlockedReason::Insecure => "fault-url-insecure",
     }
 }

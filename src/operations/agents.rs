@@ -94,6 +94,7 @@ pub(super) async fn chosen(
         Err(ApiError::NotFound(_)) => {
             let predicate = "must be the id of one of your agents";
             let fault = ValueFault::new(FieldCode::NotFound, predicate);
+            let fault = fault.in_words("fault-not-an-agent");
             Err(ApiError::field(fault.in_field("agentId")))
         }
         Err(error) => Err(error),
@@ -106,7 +107,9 @@ async fn refuse_too_many(txn: &Transaction, tenant: TenantId) -> Result<(), ApiE
         return Ok(());
     }
     let predicate = format!("would be one of more than {AGENTS_MAX} agents; delete one first");
-    let fault = ValueFault::new(FieldCode::TooLarge, predicate);
+    let fault = ValueFault::new(FieldCode::TooLarge, predicate)
+        .bounded(AGENTS_MAX as i64)
+        .in_words("fault-too-many-agents");
     Err(ApiError::field(fault.in_field("name")))
 }
 
@@ -163,6 +166,10 @@ pub async fn update(
     let limits = context.agent_limits()?;
     let mut write = context.begin().await?;
     let before = lock(&write, tenant, id.0, now).await?;
+    let target = before.id.to_string();
+    context
+        .refuse_if_changed(&*write, target, before.updated_at)
+        .await?;
     let functions = function_names(&write, &before).await?;
     let mut agent = fields::read(&form, before.clone(), Some(&functions), limits)?;
     if agent == before {

@@ -417,14 +417,15 @@ async fn tell(context: &OperationContext, id: CallId, input: CallInput) -> Resul
         CallError::Joined => {
             let sentence = "The caller is connected to a person already.";
             let fault = ValueFault::sentence(FieldCode::NotAllowed, sentence);
-            ApiError::field(fault.in_field("to"))
+            ApiError::field(fault.in_words("fault-is-joined").in_field("to"))
         }
         CallError::TooManyTransfers => {
             let sentence = format!(
                 "The call was transferred {TRANSFERS_MAX} times, the most that a call can be."
             );
             let fault = ValueFault::sentence(FieldCode::NotAllowed, sentence);
-            ApiError::field(fault.in_field("to"))
+            let fault = fault.bounded(TRANSFERS_MAX.into());
+            ApiError::field(fault.in_words("fault-too-many-transfers").in_field("to"))
         }
         CallError::Busy | CallError::Moved | CallError::Unavailable => ApiError::Unavailable,
     })

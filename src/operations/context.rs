@@ -21,11 +21,11 @@ use dikala_entities::{
     store::Transaction, tenant, webhook,
 };
 use dikala_telephony::bridge::StatisticsReader;
-use sea_orm::{ConnectionTrait, EntityTrait, PrimaryKeyTrait, Select};
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, PrimaryKeyTrait, QueryFilter, Select};
 
 use super::{AgentLimits, ChatService};
 use crate::{
-    audit::{self, AuditChange, ChangeOrigin},
+    audit::{self, AuditChange, AuditQuery, ChangeOrigin},
     http::{
         answer::Answer,
         context::HttpContext,
@@ -133,6 +133,8 @@ pub struct OperationContext {
     pub(super) resources: OperationResources,
     /// The claim of the request's `Idempotency-Key`.
     pub claim: Option<Rc<IdempotencyClaim>>,
+    /// The `updated_at` of the row that the changes were made to. None if it may have any.
+    pub(super) seen: Option<Millis>,
 }
 
 impl OperationContext {
@@ -144,6 +146,7 @@ impl OperationContext {
             mails: None,
             resources,
             claim: None,
+            seen: None,
         }
     }
 
@@ -178,6 +181,36 @@ impl OperationContext {
     /// New sign-in links are mailed, if this is given.
     pub fn with_mails(self, mails: Option<LinkMails>) -> Self {
         Self { mails, ..self }
+    }
+
+    /// A row that was changed since this `updated_at` is refused.
+    pub fn unless_changed_since(self, seen: Option<Millis>) -> Self {
+        Self { seen, ..self }
+    }
+
+    /// Refuses to overwrite what somebody else changed meanwhile, by the audit log. The row must be locked.
+    pub(super) async fn refuse_if_changed(
+        &self,
+        db: &impl ConnectionTrait,
+        target: String,
+        updated_at: Millis,
+    ) -> Result<(), ApiError> {
+        let Some(seen) = self.seen.filter(|seen| *seen != updated_at) else {
+            return Ok(());
+        };
+        let since = AuditQuery {
+            tenant: Some(self.tenant()?),
+            from: Some(seen.plus_ms(1)),
+            ..AuditQuery::default()
+        };
+        let others = since
+            .select()
+            .filter(audit_entry::Column::Target.eq(target))
+            .filter(audit_entry::Column::Actor.ne(self.principal.actor()));
+        match others.one(db).await? {
+            Some(_) => Err(ApiError::ChangedMeanwhile),
+            None => Ok(()),
+        }
     }
 
     /// None on the command line.

@@ -148,7 +148,7 @@ impl Recovery {
             let since = since?;
             if until.is_some_and(|until| until <= since) {
                 let fault = ValueFault::new(FieldCode::TooSmall, "must be after since");
-                form.fault("until", fault);
+                form.fault("until", fault.in_words("fault-ends-too-early"));
             }
             Some(Self { since, until })
         })

@@ -171,13 +171,16 @@ impl ValidFunctionName {
         let name = text(1, usize::MAX, BlankRule::Trim)(value)?;
         if name.chars().count() > TOOL_NAME_CHARS_MAX {
             let predicate = format!("must have at most {TOOL_NAME_CHARS_MAX} characters");
-            Err(ValueFault::new(FieldCode::TooLong, predicate).into())
+            let fault = ValueFault::new(FieldCode::TooLong, predicate);
+            Err(fault.bounded(TOOL_NAME_CHARS_MAX as i64).into())
         } else if !is_name(&name) {
             let predicate = "must begin with a letter or _ and go on with letters, digits, _ and -";
-            Err(ValueFault::new(FieldCode::InvalidFormat, predicate).into())
+            let fault = ValueFault::new(FieldCode::InvalidFormat, predicate);
+            Err(fault.in_words("fault-function-name").into())
         } else if BUILT_IN_TOOLS.contains(&name.as_str()) {
             let predicate = "must not be the name of a built-in tool";
-            Err(ValueFault::new(FieldCode::NotAllowed, predicate).into())
+            let fault = ValueFault::new(FieldCode::NotAllowed, predicate);
+            Err(fault.in_words("fault-function-built-in").into())
         } else {
             Ok(Self(name))
         }
@@ -365,9 +368,11 @@ async fn refuse_too_many(db: &impl ConnectionTrait, agent: &agent::Model) -> Res
     }
     let predicate =
         format!("would be one of more than {FUNCTIONS_MAX} functions; delete one first");
-    Err(ApiError::field(
-        ValueFault::new(FieldCode::TooLarge, predicate).in_field("name"),
-    ))
+    let fault = ValueFault::new(FieldCode::TooLarge, predicate);
+    let fault = fault
+        .bounded(FUNCTIONS_MAX as i64)
+        .in_words("fault-too-many-functions");
+    Err(ApiError::field(fault.in_field("name")))
 }
 
 /// Changes a function.
@@ -387,6 +392,10 @@ pub async fn update(
     // The agent's lock covers its functions.
     let mut agent = agents::lock(&write, tenant, id.0, now).await?;
     let mut function = find(&*write, &agent, &name.0).await?;
+    let target = function.id.to_string();
+    context
+        .refuse_if_changed(&*write, target, function.updated_at)
+        .await?;
     let before = FunctionDraft::of(&function);
     let wanted = FunctionDraft::read(&form, &body.key_order(), Some(&before), addresses)?;
     if wanted == before {

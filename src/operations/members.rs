@@ -118,7 +118,10 @@ lists! {
 fn email(value: &Value) -> ParseResult<Email> {
     let text = text(1, usize::MAX, BlankRule::Trim)(value)?;
     let parsed = text.parse();
-    parsed.map_err(|error| ValueFault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+    parsed.map_err(|error| {
+        let fault = ValueFault::new(FieldCode::InvalidFormat, format!("{error}"));
+        fault.in_words("fault-email").into()
+    })
 }
 
 /// Creates a member with a sign-in link. Refused if any tenant has a member with this address.

@@ -263,6 +263,10 @@ pub async fn update(
     let addresses = Addresses::check(&context, &form, "url", Some(&seen.url)).await?;
     let write = context.begin().await?;
     let before = lock(&write, id.0).await?;
+    let target = before.id.to_string();
+    context
+        .refuse_if_changed(&*write, target, before.updated_at)
+        .await?;
     let wanted = form.read(READ_ONLY_OF_UPDATES, |form| {
         let url = form.required("url", Some(before.url.clone()), |value| {
             addresses.parse(value)

@@ -139,16 +139,19 @@ impl From<widget::Model> for Widget {
 /// An origin as browsers write it: scheme, host and port. Browsers give the microphone to no page over http, except on this machine.
 fn origin(value: &Value) -> ParseResult<String> {
     let given = string(value)?.trim();
-    let fault = |predicate: &str| ValueFault::new(FieldCode::InvalidFormat, predicate);
+    let fault = |predicate: &str, sentence| {
+        ValueFault::new(FieldCode::InvalidFormat, predicate).in_words(sentence)
+    };
     let url = Url::parse(given);
     let url = url.map_err(|_| {
-        fault("must be an address such as https://shop.example.com, without a path")
+        let predicate = "must be an address such as https://shop.example.com, without a path";
+        fault(predicate, "fault-origin")
     })?;
     let is_local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     let is_secure = url.scheme() == "https" || (url.scheme() == "http" && is_local);
     if !is_secure {
         let predicate = "must begin with https://; browsers give the microphone to no other pages, except those on localhost";
-        return Err(fault(predicate).into());
+        return Err(fault(predicate, "fault-origin-insecure").into());
     }
     let is_bare = url.path() == "/"
         && url.query().is_none()
@@ -163,16 +166,24 @@ fn origin(value: &Value) -> ParseResult<String> {
     if !is_bare || !is_host {
         let predicate =
             "must be scheme, name and port alone, such as https://shop.example.com: no path, no *";
-        return Err(fault(predicate).into());
+        return Err(fault(predicate, "fault-origin").into());
     }
     Ok(url.origin().ascii_serialization())
 }
 
 fn origins(value: &Value) -> ParseResult<Vec<String>> {
-    let origins = list(1, origin, String::eq)(value)?;
+    let is_empty = value.as_array().is_some_and(Vec::is_empty);
+    let required = |fault: ValueFault| fault.in_words("fault-required");
+    let origins = list(1, origin, String::eq)(value).map_err(|faults| match is_empty {
+        // The form has a text area for them, in which nothing can be chosen.
+        true => faults.into_iter().map(required).collect(),
+        false => faults,
+    })?;
     if origins.len() > ORIGINS_MAX {
         let predicate = format!("must have at most {ORIGINS_MAX} items");
-        return Err(ValueFault::new(FieldCode::TooLong, predicate).into());
+        let fault = ValueFault::new(FieldCode::TooLong, predicate);
+        let fault = fault.bounded(ORIGINS_MAX as i64);
+        return Err(fault.in_words("fault-too-many-origins").into());
     }
     Ok(origins)
 }
@@ -206,7 +217,8 @@ fn color(value: &Value) -> ParseResult<String> {
         true => Ok(given.to_ascii_lowercase()),
         false => {
             let predicate = "must be # and six hexadecimal digits, such as #0f766e";
-            Err(ValueFault::new(FieldCode::InvalidFormat, predicate).into())
+            let fault = ValueFault::new(FieldCode::InvalidFormat, predicate);
+            Err(fault.in_words("fault-color").into())
         }
     }
 }

@@ -1,13 +1,17 @@
 //! The building blocks of pages. Each works without a script, at a width of 320 px, with a keyboard, and with a
 //! screen reader.
 
+mod edited;
 mod shown;
 
 use std::borrow::Cow;
 
 use maud::{Markup, Render, html};
 
-pub use self::shown::shown;
+pub use self::{
+    edited::{seen, submit_kept},
+    shown::shown,
+};
 pub use super::tables::{short_id, table};
 use super::{cross_site::TOKEN_FIELD, faults, form::FormState, view::View};
 use crate::http::{error::ApiError, field::FieldError};

@@ -28,6 +28,8 @@ use crate::http::{
 };
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Bytes of a form from which on it is kept if the session is over. A shorter one is soon filled in again.
+const KEPT_FROM: usize = 200;
 const FORM: &str = "application/x-www-form-urlencoded";
 /// Allows no content from other sites, no inline scripts or styles, and no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -70,13 +72,16 @@ pub async fn admit(
         PageMatch::Nothing => return Err(nothing(view, req)),
     };
     if !is_signed_in && access != PageAccess::Anybody {
-        return Err(sign_in(view, req));
+        return Err(signed_out(view, req).await);
     }
     if is_post {
         let typed = typed(req, is_signed_in).await;
         let typed = typed.map_err(|error| errors::of(view, &error))?;
         if !view.knows(typed.text(TOKEN_FIELD).unwrap_or_default()) {
-            return Err(errors::foreign(view));
+            return Err(match is_signed_in {
+                true => errors::outdated(view, address(req), &typed),
+                false => errors::foreign(view),
+            });
         }
         req.extensions_mut().insert(typed);
     }
@@ -98,15 +103,31 @@ fn nothing(view: &View, req: &ServiceRequest) -> HttpResponse {
     }
 }
 
+/// The answer to a request whose session is over. A form with a long text is kept; a redirect would lose it.
+async fn signed_out(view: &View, req: &mut ServiceRequest) -> HttpResponse {
+    if req.method() == Method::POST
+        && let Ok(typed) = typed(req, false).await
+        && typed.kept().map(|(_, value)| value.len()).sum::<usize>() >= KEPT_FROM
+    {
+        return errors::signed_out(view, address(req), &typed);
+    }
+    sign_in(view, req)
+}
+
 /// A redirect to the sign-in page, with the requested page as its destination unless that is the home page.
 fn sign_in(view: &View, req: &ServiceRequest) -> HttpResponse {
     let audience = view.audience();
-    let back = req.uri().path_and_query().map_or("", |it| it.as_str());
+    let back = address(req);
     if req.method() != Method::GET || back == audience.home {
         return view.go(audience.sign_in);
     }
     let next: String = url::form_urlencoded::byte_serialize(back.as_bytes()).collect();
     view.go(&format!("{}?next={next}", audience.sign_in))
+}
+
+/// The request's path and query.
+fn address(req: &ServiceRequest) -> &str {
+    req.uri().path_and_query().map_or("", |it| it.as_str())
 }
 
 /// True if a changing request comes from the service's own page. `base` is the public URL, if it is configured.

@@ -9,7 +9,13 @@ use actix_web::{
 };
 use maud::{Markup, html};
 
-use super::{faults, form::FormState, heading::PageHeading, layout, view::View};
+use super::{
+    components, faults,
+    form::{FormState, FormValues},
+    heading::PageHeading,
+    layout,
+    view::View,
+};
 use crate::http::{
     error::{ApiError, Code},
     request_id::current_request_id,
@@ -99,6 +105,38 @@ pub fn foreign(view: &View) -> HttpResponse {
     let (title, words) = view.audience().messages.foreign;
     let words = html! { p { (view.t(words)) } };
     page(view, StatusCode::FORBIDDEN, title, words)
+}
+
+/// A form of an earlier session. It is kept, and a button sends it again with a valid token.
+///
+/// Only for posts from the service's own pages: the button must not send a form that another site made.
+pub fn outdated(view: &View, address: &str, typed: &FormValues) -> HttpResponse {
+    let words = html! {
+        p { (view.t("error-outdated-words")) }
+        (kept(view, address, typed))
+    };
+    let (title, _) = view.audience().messages.foreign;
+    page(view, StatusCode::FORBIDDEN, title, words)
+}
+
+/// A form that was sent after the end of the session. It is kept, so that it can be sent again after a sign-in.
+pub fn signed_out(view: &View, address: &str, typed: &FormValues) -> HttpResponse {
+    let sign_in = view.audience().sign_in;
+    let words = html! {
+        p { (view.t("error-signed-out-words")) }
+        p { a href=(sign_in) target="_blank" rel="noopener" { (view.t("error-signed-out-link")) } }
+        (kept(view, address, typed))
+    };
+    page(view, StatusCode::FORBIDDEN, "error-signed-out", words)
+}
+
+/// A button that sends a kept form again.
+fn kept(view: &View, address: &str, typed: &FormValues) -> Markup {
+    let fields = html! {
+        @for (name, value) in typed.kept() { input type="hidden" name=(name) value=(value); }
+        button { (view.t("error-outdated-send")) }
+    };
+    components::post(view, address, fields)
 }
 
 /// An attempt to change something without that right.

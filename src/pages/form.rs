@@ -4,27 +4,32 @@
 use std::future::{Ready, ready};
 
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload};
-use dikala_entities::foreign_json;
+use dikala_entities::{Millis, foreign_json};
 use serde_json::{Map, Value};
 
-use super::{faults, format::Zone};
+use super::{faults, format::Zone, phone::dialled};
 use crate::http::{
     error::ApiError,
     extract::{FormFields, ParseResult, RequestBody},
     field::{FieldCode, FieldError, ValueFault},
 };
 
-/// Fields whose values are never sent back in a page.
-const SECRET: [&str; 2] = ["password", "secret"];
-
-/// The country code of numbers that are written without one.
-const HOME: &str = "+62";
+/// Parts of the names of fields whose values are never sent back in a page.
+const SECRET: [&str; 3] = ["password", "secret", "token"];
 
 /// PostgreSQL cannot store this character in a text.
 const NUL: char = '\0';
 
 /// Error statuses after which the form can be corrected or sent again.
 const REFUSALS: [u16; 4] = [400, 409, 422, 429];
+
+/// The hidden field of a form that changes a row: the row's `updated_at` when it was shown.
+pub const SEEN_FIELD: &str = "_seen";
+
+fn is_secret(name: &str) -> bool {
+    let folded = name.to_lowercase();
+    SECRET.iter().any(|word| folded.contains(word))
+}
 
 /// The values of a posted form, in the order of its fields, or of the query string of a page that only reads.
 /// Handlers take it.
@@ -58,6 +63,22 @@ impl FormValues {
     pub fn raw(&self, name: &str) -> impl Iterator<Item = &str> {
         let of_it = move |(key, _): &'_ &(String, String)| key == name;
         self.0.iter().filter(of_it).map(|(_, value)| value.as_str())
+    }
+
+    /// The `updated_at` of the row as the reader knows it. None if the form did not say.
+    pub fn seen(&self) -> Option<Millis> {
+        self.text(SEEN_FIELD)?.parse().ok().map(Millis::from_i64)
+    }
+
+    /// The names and values that a page may contain: all but secrets, and those with U+0000.
+    pub fn kept(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_kept = |(name, value): &&(String, String)| {
+            !is_secret(name) && !name.contains(NUL) && !value.contains(NUL)
+        };
+        self.0
+            .iter()
+            .filter(is_kept)
+            .map(|(name, value)| (&**name, &**value))
     }
 
     /// Removes U+0000, which no page can contain.
@@ -149,21 +170,6 @@ impl UnparsedFields {
     }
 }
 
-/// Converts a phone number as people write it to the API's form. People use separators, and omit the country code at home. Other
-/// text is passed on as typed, and the handler refuses it.
-pub fn dialled(text: &str) -> String {
-    let text = text.trim();
-    if !text.chars().all(|sign| "+0123456789 -.()".contains(sign)) {
-        return text.to_owned();
-    }
-    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-    match digits.strip_prefix('0') {
-        _ if text.starts_with('+') => format!("+{digits}"),
-        Some(rest) if !rest.starts_with('0') => format!("{HOME}{rest}"),
-        _ => text.to_owned(),
-    }
-}
-
 /// The form's values for the page's own parsing.
 pub fn read(typed: &FormValues, fields: &Fields) -> Result<FormFields, ApiError> {
     FormFields::from_body(Value::Object(object(typed, fields)?))
@@ -211,7 +217,8 @@ pub fn time_zone(value: &Value) -> ParseResult<String> {
         Some(_) => Ok(name.to_owned()),
         None => {
             let predicate = "must be a name of the time zone database, such as Asia/Jakarta";
-            Err(ValueFault::new(FieldCode::NotAllowed, predicate).into())
+            let fault = ValueFault::new(FieldCode::NotAllowed, predicate);
+            Err(fault.in_words("fault-time-zone").into())
         }
     }
 }
@@ -219,7 +226,8 @@ pub fn time_zone(value: &Value) -> ParseResult<String> {
 fn value(typed: &FormValues, name: &str, shape: Shape) -> Result<Value, FieldError> {
     if typed.raw(name).any(|value| value.contains(NUL)) {
         let predicate = "must not contain the character U+0000; it is left out here";
-        return Err(FieldError::new(name, FieldCode::InvalidFormat, predicate));
+        let fault = FieldError::new(name, FieldCode::InvalidFormat, predicate);
+        return Err(fault.in_words("fault-nul"));
     }
     let text = typed.text(name).unwrap_or_default();
     let is_empty = text.trim().is_empty();
@@ -240,11 +248,13 @@ fn value(typed: &FormValues, name: &str, shape: Shape) -> Result<Value, FieldErr
                 error.line(),
                 error.column()
             );
+            let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+            let place = [
+                ("line", count(error.line())),
+                ("column", count(error.column())),
+            ];
             let fault = FieldError::new(name, FieldCode::InvalidFormat, &predicate);
-            FieldError {
-                bound: i64::try_from(error.line()).ok(),
-                ..fault
-            }
+            fault.in_words_with("fault-json", &place)
         })?,
     })
 }
@@ -286,7 +296,7 @@ impl FormState {
                 let mut fault = FieldError::new("name", FieldCode::Duplicate, "");
                 fault.message = error.to_string();
                 Ok(Self {
-                    errors: vec![fault],
+                    errors: vec![fault.in_words("fault-function-exists")],
                     ..filled
                 })
             }
@@ -300,8 +310,7 @@ impl FormState {
 
     /// The shown value of a field; empty for secrets.
     pub fn text(&self, name: &str) -> &str {
-        let folded = name.to_lowercase();
-        if SECRET.iter().any(|word| folded.contains(word)) {
+        if is_secret(name) {
             return "";
         }
         self.typed.text(name).unwrap_or_default()
@@ -381,23 +390,6 @@ mod tests {
         ];
         let object = object(&typed, &fields).expect("can be read");
         assert_eq!(json!(object), json!({"a": {"b": 1, "c": "x"}, "d": "y"}));
-    }
-
-    #[test]
-    fn numbers_are_taken_as_people_write_them() {
-        for (typed, taken) in [
-            ("0812 3456 7890", "+6281234567890"),
-            ("0812-3456-7890", "+6281234567890"),
-            ("(021) 555.0100", "+62215550100"),
-            (" +62 812-3456-7890 ", "+6281234567890"),
-            ("+1 (415) 555-0100", "+14155550100"),
-            ("6281234567890", "6281234567890"),
-            ("0062812", "0062812"),
-            ("0812 call me", "0812 call me"),
-            ("+", "+"),
-        ] {
-            assert_eq!(dialled(typed), taken, "{typed}");
-        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod layout;
 pub mod lines;
 pub mod live;
 pub mod packed;
+pub mod phone;
 pub mod pretty;
 pub mod seats;
 pub mod session;

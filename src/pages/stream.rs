@@ -24,6 +24,8 @@ pub const OPENING: &str = "retry: 2000\n";
 pub const STILL_HERE: &str = "event: beat\ndata:\n\n";
 /// Nothing will change any more: the page does not reconnect.
 pub const OVER: &str = "event: over\ndata:\n\n";
+/// The page has to be loaded again: it missed too much, or its session has ended.
+pub const RELOAD: &str = "event: stale\ndata:\n\n";
 /// Another page of the session took the seat: the page stays paused until its reader resumes it.
 const SEAT_TAKEN: &str = "event: closed\ndata:\n\n";
 
@@ -85,7 +87,10 @@ pub async fn run<O>(
     };
     tokio::select! {
         _ = work => {}
-        () = signed_out => {}
+        () = signed_out => {
+            // If this cannot be sent, the page is gone already.
+            let _ = to.send(RELOAD.to_owned()).await;
+        }
         () = to.closed() => {}
         () = seat.lost() => {
             // If this cannot be sent, the page is gone already.

@@ -232,7 +232,7 @@ impl FromRequest for View {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use dikala_entities::SESSION_SCHEME;
 
     use super::*;
@@ -257,16 +257,21 @@ mod tests {
         },
     };
 
-    #[test]
-    fn elements_stand_in_texts_and_texts_stay_escaped() {
+    /// The view of a signed-out reader.
+    pub fn view_in(lang: Lang) -> View {
         let reader = ReaderSettings {
-            lang: Lang::En,
+            lang,
             zone: Zone::utc(),
             account: None,
         };
         let request = actix_web::test::TestRequest::default().to_http_request();
         let tokens = FormTokens::of(&SESSION_SCHEME.generate());
-        let view = View::new(&NOBODY, &request, reader, Millis::from_i64(0), tokens);
+        View::new(&NOBODY, &request, reader, Millis::from_i64(0), tokens)
+    }
+
+    #[test]
+    fn elements_stand_in_texts_and_texts_stay_escaped() {
+        let view = view_in(Lang::En);
         let name = html! { strong { ("A & \u{e000}") } };
         let said = view.rich("members-remove-of", &[("name", name)]);
         assert_eq!(

@@ -46,4 +46,4 @@ pub use secret::Secret;
 pub use text::{Language, LanguageError, is_blank, is_one_line};
 pub use trace::TraceParent;
 pub use transfers::{TransferPrefixError, TransferPrefixes};
-pub use url::{OutboundUrl, UrlError, UrlPolicy, is_host_name};
+pub use url::{OutboundUrl, URL_LENGTH_MAX, UrlError, UrlPolicy, is_host_name};

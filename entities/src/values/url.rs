@@ -7,7 +7,7 @@ use serde::Serialize;
 use url::Url;
 
 /// The longest address, in characters, before and after normalisation.
-pub(super) const URL_LENGTH_MAX: usize = 2_048;
+pub const URL_LENGTH_MAX: usize = 2_048;
 /// The longest host name and the longest label between two dots, in characters (RFC 1035 section 2.3.4).
 const HOST_LENGTH_MAX: usize = 253;
 const LABEL_LENGTH_MAX: usize = 63;

@@ -1,13 +1,14 @@
 //! The arguments of a function's test: one field each, and why some do not fit.
 
 use dikala_actors::functions::schema::{ArgumentMismatch, MismatchReason, Schema};
-use maud::{Markup, html};
 use serde_json::{Map, Number, Value};
 
 use super::{
     super::{components::Field, form::FormValues, view::DashboardView},
+    function_form::JSON_FIELD,
     parameter_rows::{ParameterKind, ParameterRow},
 };
+use crate::http::field::{FieldCode, FieldError};
 
 fn field_name(at: usize) -> String {
     format!("argument{at}")
@@ -79,17 +80,29 @@ pub fn values(rows: &[ParameterRow], arguments: &Value) -> Vec<(String, String)>
     rows.iter().enumerate().map(value).collect()
 }
 
-/// Why arguments were not sent, in words. None if they fit the schema.
-pub fn misfit(view: &DashboardView, schema: &str, arguments: &str) -> Option<Markup> {
+/// Why arguments were not sent: an error of the argument's field, or of the JSON. None if they fit the schema.
+pub fn misfit(
+    view: &DashboardView,
+    schema: &str,
+    rows: Option<&[ParameterRow]>,
+    arguments: &str,
+) -> Option<FieldError> {
     let schema: Value = serde_json::from_str(schema).ok()?;
     let arguments: Value = serde_json::from_str(arguments).ok()?;
     let misfit = Schema::new(&schema)
         .ok()?
         .mismatch(arguments.as_object()?)?;
-    Some(told(view, &misfit))
+    let at = rows.and_then(|rows| rows.iter().position(|row| row.name == misfit.at));
+    let field = at.map_or_else(|| JSON_FIELD.to_owned(), field_name);
+    let told = told(view, &misfit);
+    Some(FieldError::translated(
+        field,
+        FieldCode::InvalidFormat,
+        told,
+    ))
 }
 
-fn told(view: &DashboardView, misfit: &ArgumentMismatch) -> Markup {
+fn told(view: &DashboardView, misfit: &ArgumentMismatch) -> String {
     let id = match misfit.reason {
         MismatchReason::Type("string") => "functions-misfit-text",
         MismatchReason::Type("number") => "functions-misfit-number",
@@ -98,12 +111,11 @@ fn told(view: &DashboardView, misfit: &ArgumentMismatch) -> Markup {
         MismatchReason::Required => "functions-misfit-required",
         MismatchReason::Unknown => "functions-misfit-unknown",
         MismatchReason::Type(_) | MismatchReason::Other => {
-            return html! {
-                (view.t("functions-misfit")) " " span lang="en" { (misfit.at) " " (misfit.predicate) "." }
-            };
+            let told = view.t("functions-misfit");
+            return format!("{told} {} {}.", misfit.at, misfit.predicate);
         }
     };
-    html! { (view.tn(id, &[("name", misfit.at.as_str().into())])) }
+    view.tn(id, &[("name", misfit.at.as_str().into())])
 }
 
 #[cfg(test)]

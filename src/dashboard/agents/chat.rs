@@ -174,7 +174,7 @@ pub async fn send(
         false => FormState::with([("text", text)]),
     };
     let content = content(&visit, &chat, Some(told), &filled);
-    Ok(layout::page(&visit, &title(&visit, &chat), content))
+    Ok(layout::refused(&visit, &title(&visit, &chat), content))
 }
 
 const fn fault_id(fault: ChatFault) -> &'static str {

@@ -33,6 +33,8 @@ const TEMPLATE: &Fields = &[("template", Shape::Optional)];
 /// The cursor of an agent's page of functions.
 const PLACE: &Fields = &[("before", Shape::Optional)];
 
+/// The tool that needs the number of a person.
+const TRANSFER: &str = "transfer_to_human";
 /// Free numbers that are offered to an agent without a number.
 const NUMBERS_OFFERED: u64 = 3;
 /// Numbers of an agent that are listed by name.
@@ -81,8 +83,7 @@ fn new_form(
     template: Option<&str>,
 ) -> Result<Markup, ApiError> {
     let fields = components::fields(visit, filled, &fields(visit, filled, &[])?);
-    let submit =
-        html! { div.actions.kept { button type="submit" { (visit.t("agents-make-submit")) } } };
+    let submit = components::submit_kept(visit, &visit.t("agents-make-submit"));
     Ok(post(
         visit,
         NEW_PATH,
@@ -167,14 +168,18 @@ async fn content(
         @if !agent.is_active {
             (notice(Tone::Warning, html! { p { (visit.t("agents-inactive-words")) } }))
         }
+        @if agent.escalation_number.is_none() && agents::tools(agent).iter().any(|tool| tool == TRANSFER) {
+            (notice(Tone::Warning, html! { p { (visit.t("agents-no-escalation")) } }))
+        }
         @if answered.is_empty() {
             (unreachable(visit, agent.id, &without_agent(visit, NUMBERS_OFFERED).await?))
         }
         @if visit.is_owner() {
             div.bench {
                 (post_from(visit, Some(chat::FORM), &path, html! {
+                    (components::seen(filled, agent.updated_at))
                     (components::fields(visit, filled, &fields))
-                    (workbench::save(visit))
+                    (components::submit_kept(visit, &visit.t("page-save")))
                 }))
                 div {
                     (talk::section(visit, agent.id))
@@ -297,7 +302,10 @@ pub async fn save(
 ) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
     let saved = match form::body(&typed, &agents::shapes()) {
-        Ok(body) => agents::update(visit.operation(), id, body).await,
+        Ok(body) => {
+            let operation = visit.operation().unless_changed_since(typed.seen());
+            agents::update(operation, id, body).await
+        }
         Err(error) => Err(error),
     };
     match saved {

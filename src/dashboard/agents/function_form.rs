@@ -9,7 +9,7 @@ use super::{
     super::{
         components::{self, Field},
         errors, faults,
-        form::{self, Fields, FormState, FormValues, Shape, UnparsedFields},
+        form::{self, Fields, FormState, FormValues, SEEN_FIELD, Shape, UnparsedFields},
         heading::PageHeading,
         json_text::{self, Position},
         layout,
@@ -123,7 +123,8 @@ impl FunctionForm {
         let act = typed.text(ACT_FIELD)?;
         let plain = FIELDS.iter().filter(|(name, _)| *name != JSON_FIELD);
         let text = |name: &str| typed.text(name).unwrap_or_default().to_owned();
-        let values = plain.map(|(name, _)| ((*name).to_owned(), text(name)));
+        let names = plain.map(|(name, _)| *name).chain([SEEN_FIELD]);
+        let values = names.map(|name| (name.to_owned(), text(name)));
         let values = values.collect();
         let mut own = rows::typed(typed);
         Some(Ok(match act {
@@ -320,7 +321,7 @@ pub fn json_field(view: &DashboardView, filled: &FormState, label: String, rows:
 /// The errors of a text, each with the lines around it.
 fn told(view: &DashboardView, text: &str, faults: &[&FieldError]) -> Markup {
     if let Some((at, reason)) = json_text::broken(text).filter(|_| !text.trim().is_empty()) {
-        let words = html! { (view.t("functions-no-json")) " " span lang="en" { "(" (reason) ")" } };
+        let words = html! { (view.t("functions-no-json")) " " code lang="en" { (reason) } };
         return beside(view, text, at, &words);
     }
     html! {
@@ -354,11 +355,8 @@ pub fn beside_its_field(error: ApiError) -> ApiError {
     match error {
         ApiError::InvalidJson(reason) => {
             let predicate = format!("cannot be taken: {reason}");
-            ApiError::field(FieldError::new(
-                JSON_FIELD,
-                FieldCode::InvalidFormat,
-                &predicate,
-            ))
+            let fault = FieldError::new(JSON_FIELD, FieldCode::InvalidFormat, &predicate);
+            ApiError::field(fault.in_part("fault-json-refused"))
         }
         other => other,
     }

@@ -183,7 +183,7 @@ fn content(
     form: &ArgumentForm,
 ) -> Markup {
     html! {
-        @if let Some(shown) = shown { (result(visit, found, shown)) }
+        @if let Some(shown) = shown { (result(visit, shown)) }
         section aria-labelledby="try" {
             h2 #try { (visit.t("functions-try")) }
             p.lead { (visit.t("functions-test-words")) }
@@ -195,17 +195,11 @@ fn content(
     }
 }
 
-fn result(visit: &SignedIn, found: &FunctionPage, shown: &TrialResult) -> Markup {
+fn result(visit: &SignedIn, shown: &TrialResult) -> Markup {
     let ms = [("ms", shown.duration_ms.into())];
     html! {
         @match shown.fault() {
             None => (notice(Tone::Good, html! { p role="status" { (visit.tn("functions-test-good", &ms)) } })),
-            Some(FaultCode::InvalidArguments) => (notice(Tone::Bad, html! {
-                p role="status" {
-                    @let reason = arguments::misfit(visit, &found.function.parameters, &shown.arguments);
-                    (reason.unwrap_or_else(|| html! { (visit.t("functions-fault-arguments")) }))
-                }
-            })),
             Some(FaultCode::BlockedTarget) => (notice(Tone::Bad, html! {
                 p role="status" { (visit.t("functions-fault-blocked")) }
             })),
@@ -246,7 +240,7 @@ fn fault_in_words(visit: &SignedIn, fault: FaultCode) -> String {
         FaultCode::HttpStatus => "functions-fault-status",
         FaultCode::InvalidResponse => "functions-fault-response",
         FaultCode::TooLarge => "functions-fault-large",
-        // Nothing was sent for the first two, which have sentences of their own; the last three occur in calls only.
+        // Nothing was sent for the first two, which are told elsewhere; the last three occur in calls only.
         FaultCode::BlockedTarget
         | FaultCode::InvalidArguments
         | FaultCode::UnknownFunction
@@ -276,9 +270,14 @@ pub async fn run(
             (form::body(&typed, FIELDS), arguments)
         }
     };
-    let tried = match body {
-        Ok(body) => try_out(&visit.operation(), &found.function, &body).await,
-        Err(error) => Err(error),
+    let schema = &found.function.parameters;
+    let tried = match (
+        body,
+        arguments::misfit(&visit, schema, rows.as_deref(), &arguments),
+    ) {
+        (Ok(body), None) => try_out(&visit.operation(), &found.function, &body).await,
+        (Ok(_), Some(misfit)) => Err(ApiError::field(misfit)),
+        (Err(error), _) => Err(error),
     };
     match tried {
         Ok(trial) => {

@@ -7,7 +7,7 @@ use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     super::{
-        components::{Question, Tone, badge, notice, paging, post, submit, table},
+        components::{Question, Tone, badge, notice, paging, post, seen, submit_kept, table},
         form::FormValues,
         heading::PageHeading,
         layout, members,
@@ -203,7 +203,7 @@ fn new_form(visit: &SignedIn, agent: &agent::Model, form: &FunctionForm) -> Mark
         p.lead { (visit.t("functions-words")) }
         (post(visit, &path, html! {
             (form.show(visit, &path))
-            (submit(&visit.t("functions-make-submit")))
+            (submit_kept(visit, &visit.t("functions-make-submit")))
         }))
     }
 }
@@ -268,8 +268,9 @@ async fn content(
             section aria-labelledby="settings" {
                 h2 #settings { (visit.t("functions-settings")) }
                 (post(visit, &found.path, html! {
+                    (seen(&form.filled, found.function.updated_at))
                     (form.show(visit, &found.path))
-                    (submit(&visit.t("page-save")))
+                    (submit_kept(visit, &visit.t("page-save")))
                 }))
             }
             section aria-labelledby="more" {
@@ -348,7 +349,8 @@ pub async fn save(
         return Ok(form.page(&visit, found.heading(&visit), content));
     }
     let (body, faults) = function_form::body(&visit, &typed, Some(&found.function.parameters));
-    let saved = functions::update(visit.operation(), id, found.api_name(), body).await;
+    let operation = visit.operation().unless_changed_since(typed.seen());
+    let saved = functions::update(operation, id, found.api_name(), body).await;
     let saved = saved.map_err(|error| faults.beside(error));
     match saved {
         Ok(function) => {

@@ -27,7 +27,7 @@ use crate::{
 };
 
 const PATH: &str = "/dashboard/agents";
-const NEW_PATH: &str = "/dashboard/agents/new";
+pub const NEW_PATH: &str = "/dashboard/agents/new";
 
 /// The path of an agent's page.
 pub fn path_of(id: AgentId) -> String {

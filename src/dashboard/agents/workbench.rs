@@ -1,4 +1,4 @@
-//! The head of an agent's page: links to its parts, and figures of its last days. And the button that saves its form.
+//! The head of an agent's page: links to its parts, and figures of its last days.
 
 use dikala_entities::AgentId;
 use maud::{Markup, html};
@@ -63,14 +63,4 @@ pub async fn figures(visit: &SignedIn, agent: AgentId) -> Result<Markup, ApiErro
             }
         }
     })
-}
-
-/// The button that saves the form. It stays in view, and says whether something is not saved yet.
-pub fn save(visit: &SignedIn) -> Markup {
-    html! {
-        div.actions.kept {
-            button type="submit" { (visit.t("page-save")) }
-            p.muted data-unsaved hidden role="status" { (visit.t("agents-unsaved")) }
-        }
-    }
 }

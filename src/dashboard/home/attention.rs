@@ -6,6 +6,7 @@ use sea_orm::{DbErr, QueryFilter, QueryOrder, QuerySelect};
 use super::{
     super::{
         agents::{self, functions},
+        names::cut,
         view::SignedIn,
         webhooks,
     },
@@ -21,6 +22,9 @@ use crate::{
 
 /// Shown problems of each kind; the linked pages show all.
 const EACH_MAX: u64 = 3;
+/// The longest part of a URL that is shown, in characters.
+const URL_CHARS_MAX: usize = 80;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttentionItem {
     NoCredit,
@@ -127,15 +131,17 @@ const fn low_credit(credit: &CreditSummary) -> Option<AttentionItem> {
     }
 }
 
+/// Disabled webhooks, then failing ones.
 async fn bad_webhooks(visit: &SignedIn) -> Result<Vec<AttentionItem>, DbErr> {
     let rows = webhook::Entity::of(visit.tenant())
         .filter(in_trouble())
+        .order_by_asc(webhook::Column::IsActive)
         .order_by_asc(webhook::Column::Id)
         .limit(EACH_MAX)
         .all(visit.store().api_reader())
         .await?;
     let told = |row: webhook::Model| {
-        let url = row.url.as_str().to_owned();
+        let url = cut(row.url.as_str(), URL_CHARS_MAX).into_owned();
         match row.is_active {
             true => AttentionItem::Failing(row.id, url),
             false => AttentionItem::Disabled(row.id, url),

@@ -102,7 +102,8 @@ fn visit(path: &str, value: &Value, faults: &mut Vec<FieldError>) {
 fn report(path: &str, faults: &mut Vec<FieldError>) {
     if faults.len() < FAULTS_MAX {
         let predicate = "must not contain the character U+0000";
-        faults.push(FieldError::new(path, FieldCode::InvalidFormat, predicate));
+        let fault = FieldError::new(path, FieldCode::InvalidFormat, predicate);
+        faults.push(fault.in_words("fault-nul"));
     }
 }
 

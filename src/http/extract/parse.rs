@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use dikala_entities::{
-    Language, Millis, OutboundUrl, PhoneNumber, TransferPrefixes, UnknownValue, UrlError,
-    UrlPolicy, is_blank, is_one_line,
+    Language, Millis, OutboundUrl, PhoneNumber, TransferPrefixes, URL_LENGTH_MAX, UnknownValue,
+    UrlError, UrlPolicy, is_blank, is_one_line,
 };
 use serde_json::{Map, Value};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -73,7 +73,8 @@ pub fn line(max: usize) -> impl Fn(&Value) -> ParseResult<String> {
             Ok(text)
         } else {
             let predicate = "must not contain control characters";
-            Err(ValueFault::new(FieldCode::InvalidFormat, predicate).into())
+            let fault = ValueFault::new(FieldCode::InvalidFormat, predicate);
+            Err(fault.in_words("fault-control-characters").into())
         }
     }
 }
@@ -93,7 +94,6 @@ fn characters(n: usize) -> String {
 /// A whole number from `min` to `max`. `10.0` is one, as in JSON Schema.
 pub fn integer(min: i64, max: i64) -> impl Fn(&Value) -> ParseResult<i64> {
     move |value| {
-        let not_whole = || ValueFault::new(FieldCode::InvalidType, "must be a whole number");
         let Value::Number(number) = value else {
             return Err(not_whole().into());
         };
@@ -105,6 +105,10 @@ pub fn integer(min: i64, max: i64) -> impl Fn(&Value) -> ParseResult<i64> {
         };
         in_range(whole, min, max).map_err(Into::into)
     }
+}
+
+fn not_whole() -> ValueFault {
+    ValueFault::new(FieldCode::InvalidType, "must be a whole number").in_words("fault-whole-number")
 }
 
 fn in_range(whole: i128, min: i64, max: i64) -> Result<i64, ValueFault> {
@@ -130,7 +134,7 @@ pub fn digits(min: i64, max: i64) -> impl Fn(&Value) -> ParseResult<i64> {
             None => (false, text),
         };
         if figures.is_empty() || !figures.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(ValueFault::new(FieldCode::InvalidType, "must be a whole number").into());
+            return Err(not_whole().into());
         }
         // More digits than fit are too large anyway.
         let size = figures.parse::<i128>().unwrap_or(i128::MAX);
@@ -181,6 +185,7 @@ pub fn not_allowed<'a>(
     let sentence = format!("{} is not {noun}{hint}", quoted(given));
     ValueFault::sentence(FieldCode::NotAllowed, sentence)
         .allowing(allowed.map(str::to_owned).collect())
+        .in_words("fault-not-in-list")
 }
 
 /// An array of at least `min` different items; `same` compares two items.
@@ -205,8 +210,8 @@ pub fn list<T>(
             let at = format!("[{i}]");
             match item(value) {
                 Ok(new) if items.iter().any(|old| same(old, &new)) => {
-                    faults
-                        .push(ValueFault::new(FieldCode::Duplicate, "is there twice").inside(&at));
+                    let twice = ValueFault::new(FieldCode::Duplicate, "is there twice");
+                    faults.push(twice.in_words("fault-twice").inside(&at));
                 }
                 Ok(new) => items.push(new),
                 Err(inner) => faults.extend(inner.into_iter().map(|fault| fault.inside(&at))),
@@ -222,9 +227,10 @@ pub fn list<T>(
 
 /// A phone number in E.164.
 pub fn e164(value: &Value) -> ParseResult<PhoneNumber> {
-    string(value)?
-        .parse()
-        .map_err(|error| ValueFault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+    string(value)?.parse().map_err(|error| {
+        let fault = ValueFault::new(FieldCode::InvalidFormat, format!("{error}"));
+        fault.in_words("fault-phone").into()
+    })
 }
 
 /// A phone number that calls may be transferred to.
@@ -241,14 +247,15 @@ pub fn transfer_target(transfers: &TransferPrefixes, value: &Value) -> ParseResu
 pub fn no_transfer() -> ValueFault {
     let predicate = "must be a number that calls may be transferred to: premium, satellite and shared-cost numbers are not, \
                      and your operator may allow fewer";
-    ValueFault::new(FieldCode::NotAllowed, predicate)
+    ValueFault::new(FieldCode::NotAllowed, predicate).in_words("fault-no-transfer")
 }
 
 /// A language tag.
 pub fn language(value: &Value) -> ParseResult<Language> {
-    string(value)?
-        .parse()
-        .map_err(|error| ValueFault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+    string(value)?.parse().map_err(|error| {
+        let fault = ValueFault::new(FieldCode::InvalidFormat, format!("{error}"));
+        fault.in_words("fault-language").into()
+    })
 }
 
 /// An RFC 3339 date and time, or a date, which means midnight UTC. Instants before 1970 become 1970.
@@ -265,7 +272,8 @@ pub fn instant(value: &Value) -> ParseResult<Millis> {
         .ok_or_else(|| {
             let predicate =
                 "must be a date such as 2026-01-15 or a time such as 2026-01-15T03:30:00Z";
-            ValueFault::new(FieldCode::InvalidFormat, predicate).into()
+            let fault = ValueFault::new(FieldCode::InvalidFormat, predicate);
+            fault.in_words("fault-date").into()
         })
 }
 
@@ -282,11 +290,9 @@ fn clamped(text: &str) -> Option<Millis> {
 pub fn id<T: FromStr>(noun: &'static str) -> impl Fn(&Value) -> ParseResult<T> {
     move |value| {
         string(value)?.parse().map_err(|_| {
-            ValueFault::new(
-                FieldCode::InvalidFormat,
-                format!("must be the id of {noun}"),
-            )
-            .into()
+            let predicate = format!("must be the id of {noun}");
+            let fault = ValueFault::new(FieldCode::InvalidFormat, predicate);
+            fault.in_words("fault-id").into()
         })
     }
 }
@@ -294,15 +300,24 @@ pub fn id<T: FromStr>(noun: &'static str) -> impl Fn(&Value) -> ParseResult<T> {
 /// A tenant's URL. Its host's address is checked elsewhere.
 pub fn url(policy: UrlPolicy) -> impl Fn(&Value) -> ParseResult<OutboundUrl> {
     move |value| {
-        OutboundUrl::parse(string(value)?, policy).map_err(|error| {
-            let code = match error {
-                UrlError::Insecure => FieldCode::InsecureUrl,
-                UrlError::TooLong => FieldCode::TooLong,
-                UrlError::Malformed | UrlError::Host | UrlError::UserInfo | UrlError::Fragment => {
-                    FieldCode::InvalidFormat
+        let text = string(value)?;
+        OutboundUrl::parse(text, policy).map_err(|error| {
+            let (code, sentence) = match error {
+                UrlError::Insecure => (FieldCode::InsecureUrl, "fault-url-insecure"),
+                UrlError::TooLong => (FieldCode::TooLong, "fault-too-long"),
+                UrlError::Malformed if is_blank(text) => {
+                    (FieldCode::InvalidFormat, "fault-required")
                 }
+                UrlError::Malformed => (FieldCode::InvalidFormat, "fault-url"),
+                UrlError::Host => (FieldCode::InvalidFormat, "fault-url-host"),
+                UrlError::UserInfo => (FieldCode::InvalidFormat, "fault-url-user"),
+                UrlError::Fragment => (FieldCode::InvalidFormat, "fault-url-fragment"),
             };
-            ValueFault::new(code, error.to_string()).into()
+            let fault = ValueFault::new(code, error.to_string()).in_words(sentence);
+            match error {
+                UrlError::TooLong => fault.bounded(count(URL_LENGTH_MAX)).into(),
+                _ => fault.into(),
+            }
         })
     }
 }

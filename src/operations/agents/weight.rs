@@ -70,22 +70,24 @@ async fn expect_light(
 ) -> Result<(), ApiError> {
     let blame = growth.iter().max_by_key(|(_, bytes)| *bytes);
     let field = blame.map_or("name", |(field, _)| *field);
-    let too_large = |predicate: String| {
-        let fault = ValueFault::new(FieldCode::TooLarge, predicate);
+    let too_large = |predicate: String, sentence| {
+        let fault = ValueFault::new(FieldCode::TooLarge, predicate).in_words(sentence);
         Err(ApiError::field(fault.in_field(field)))
     };
     if weight > AGENT_BYTES_MAX {
-        return too_large(format!(
+        let predicate = format!(
             "makes the agent with its functions weigh {weight} bytes of JSON of at most {AGENT_BYTES_MAX}; shorten it, or delete \
              a function"
-        ));
+        );
+        return too_large(predicate, "fault-agent-too-large");
     }
     let all = versions::weight_of_all(txn, agent.tenant_id).await?;
     if all > most {
-        return too_large(format!(
+        let predicate = format!(
             "makes all agents of the account with their functions weigh {all} bytes of JSON of at most {most}; shorten it, or \
              delete an agent"
-        ));
+        );
+        return too_large(predicate, "fault-agents-too-large");
     }
     Ok(())
 }

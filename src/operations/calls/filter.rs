@@ -390,9 +390,10 @@ fn with_plus(value: &Json) -> String {
 }
 
 pub fn caller_number(value: &Json) -> ParseResult<CallerNumber> {
-    with_plus(value)
-        .parse()
-        .map_err(|error| ValueFault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+    with_plus(value).parse().map_err(|error| {
+        let fault = ValueFault::new(FieldCode::InvalidFormat, format!("{error}"));
+        fault.in_words("fault-phone").into()
+    })
 }
 
 /// A part of a number, or the whole text by which a caller without a number is known.

@@ -8,7 +8,7 @@ use utoipa::openapi::{ArrayBuilder, Object, Type};
 use crate::{
     http::{
         extract::{ParseResult, not_allowed, object},
-        field::{FieldCode, ValueFault},
+        field::{FieldCode, ValueFault, ValueFaults},
     },
     openapi::schema::{any_object, words},
 };
@@ -42,10 +42,15 @@ pub fn empty() -> Value {
 
 /// Checks a schema and fills in `properties` and `required` where they were left out.
 pub fn parse(value: &Value) -> ParseResult<Value> {
-    let mut sent = object(value)?;
+    let mut sent = object(value).map_err(|faults| -> ValueFaults {
+        let told = |fault: ValueFault| fault.in_words("fault-schema-object");
+        faults.into_iter().map(told).collect()
+    })?;
     if value.to_string().len() > BYTES_MAX {
         let predicate = format!("must have at most {BYTES_MAX} bytes");
-        return Err(ValueFault::new(FieldCode::TooLong, predicate).into());
+        let fault = ValueFault::new(FieldCode::TooLong, predicate);
+        let fault = fault.bounded(BYTES_MAX as i64);
+        return Err(fault.in_words("fault-too-many-bytes").into());
     }
     let mut faults = Vec::from_iter(kind(&sent));
     if let Err(wrong) = Schema::new(value) {
@@ -64,15 +69,16 @@ pub fn parse(value: &Value) -> ParseResult<Value> {
 }
 
 fn told(fault: SchemaFault) -> ValueFault {
-    let code = match fault.kind {
-        FaultKind::UnknownKeyword => FieldCode::UnknownField,
-        FaultKind::WrongType => FieldCode::InvalidType,
-        FaultKind::Invalid => FieldCode::InvalidFormat,
-        FaultKind::NotAllowed => FieldCode::NotAllowed,
-        FaultKind::Duplicate => FieldCode::Duplicate,
-        FaultKind::TooLarge => FieldCode::TooLarge,
+    let (code, sentence) = match fault.kind {
+        FaultKind::UnknownKeyword => (FieldCode::UnknownField, "fault-schema-keyword"),
+        FaultKind::WrongType => (FieldCode::InvalidType, "fault-schema-type"),
+        FaultKind::Invalid => (FieldCode::InvalidFormat, "fault-schema-value"),
+        FaultKind::NotAllowed => (FieldCode::NotAllowed, "fault-schema-value"),
+        FaultKind::Duplicate => (FieldCode::Duplicate, "fault-twice"),
+        FaultKind::TooLarge => (FieldCode::TooLarge, "fault-schema-too-large"),
     };
-    ValueFault::new(code, fault.predicate).inside(&fault.at)
+    let told = ValueFault::new(code, fault.predicate).inside(&fault.at);
+    told.in_part(sentence)
 }
 
 fn kind(schema: &Map<String, Value>) -> Option<ValueFault> {
@@ -80,9 +86,11 @@ fn kind(schema: &Map<String, Value>) -> Option<ValueFault> {
         Some(Value::String(kind)) if kind == "object" => return None,
         Some(Value::String(kind)) => {
             not_allowed(kind, "the type of parameters", ["object"].into_iter())
+                .in_part("fault-schema-value")
         }
         Some(Value::Null) | None => ValueFault::new(FieldCode::Required, "is required"),
-        Some(_) => ValueFault::new(FieldCode::InvalidType, "must be the string \"object\""),
+        Some(_) => ValueFault::new(FieldCode::InvalidType, "must be the string \"object\"")
+            .in_part("fault-schema-type"),
     };
     Some(fault.inside(".type"))
 }
@@ -106,6 +114,7 @@ fn required(schema: &Map<String, Value>) -> Vec<ValueFault> {
             "one of the properties",
             Vec::from_iter(known()).into_iter(),
         );
+        let fault = fault.in_part("fault-schema-property");
         Some(fault.inside(&format!(".required[{index}]")))
     };
     names

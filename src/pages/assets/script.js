@@ -1,4 +1,4 @@
-// Copies texts, reveals typed passwords, leads to the search, and updates live pages. Every page works without this script, which also shows the buttons
+// Copies texts, reveals typed passwords, guards changed forms, leads to the search, and updates live pages. Every page works without this script, which also shows the buttons
 // for these features.
 "use strict";
 
@@ -40,6 +40,22 @@ document.addEventListener("submit", (event) => {
     document.getElementById(button.dataset.reveal).type = "password";
   }
 });
+
+// Asks before a page with a changed form is left. A form that was refused counts as changed.
+for (const unsaved of document.querySelectorAll("[data-unsaved]")) {
+  const form = unsaved.closest("form");
+  const filled = () => new URLSearchParams(new FormData(form)).toString();
+  const loaded = form.querySelector('[role="alert"]') ? null : filled();
+  const compare = () => { unsaved.hidden = filled() === loaded; };
+  let isSent = false;
+  // A chat opens beside the form.
+  form.addEventListener("submit", (event) => { isSent = event.submitter?.formTarget !== "_blank"; });
+  for (const change of ["input", "change"]) form.addEventListener(change, compare);
+  addEventListener("beforeunload", (event) => {
+    if (!isSent && filled() !== loaded) event.preventDefault();
+  });
+  compare();
+}
 
 // A bar at the top while the next page takes long. A file is no page: it leaves this one as it is.
 const wait = () => {
@@ -270,6 +286,9 @@ if (live && "EventSource" in window) {
       if (stream?.readyState !== EventSource.CLOSED) return;
       close();
       retry = setTimeout(open, 5000);
+      // At the end of the session, the page shows callers no longer.
+      fetch(location.href, { method: "HEAD", redirect: "manual" })
+        .then((page) => { if (page.type === "opaqueredirect") location.reload(); }, () => {});
     });
   };
 

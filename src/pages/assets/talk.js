@@ -1,4 +1,4 @@
-// Talks to an agent from its page, and looks after its form. Follows `voice.js` in one file.
+// Talks to an agent from its page, and counts the letters of its prompt. Follows `voice.js` in one file.
 const talkPage = (place) => {
   const { words, path } = place.dataset;
   const says = textsOf(words);
@@ -6,17 +6,6 @@ const talkPage = (place) => {
   const [begin, end, keys, state, level, log, link] =
     ["begin", "end", "keys", "state", "level", "log", "link"].map(find);
   const form = document.querySelector(`form[action="${path}"]`);
-  const filled = () => new URLSearchParams(new FormData(form)).toString();
-  const loaded = filled();
-  let isSent = false;
-  // A chat opens beside the form.
-  form.addEventListener("submit", (event) => { isSent = event.submitter?.formTarget !== "_blank"; });
-  addEventListener("beforeunload", (event) => {
-    if (!isSent && filled() !== loaded) event.preventDefault();
-  });
-  const unsaved = form.querySelector("[data-unsaved]");
-  const compare = () => { unsaved.hidden = filled() === loaded; };
-  for (const change of ["input", "change"]) form.addEventListener(change, compare);
   const prompt = form.elements.systemPrompt;
   const length = document.createElement("p");
   length.className = "hint";

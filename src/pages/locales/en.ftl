@@ -10,6 +10,8 @@ page-first = Main pages
 page-way = Breadcrumb
 page-sign-out = Sign out
 page-save = Save
+page-unsaved = Not saved yet
+page-changed-meanwhile = Somebody else saved changes here after you opened this page. Nothing was overwritten. Open the page in a new tab to compare, or save again to replace those changes with yours.
 page-cancel = Cancel
 page-actions = Actions
 page-optional = optional
@@ -58,9 +60,9 @@ done-saved = Saved.
 done-signed-out = You are signed out.
 done-password-set = Your password is set. Other browsers that were signed in are signed out.
 done-invited = Invitation created. Send the link below to this person.
-done-invited-by-mail = Invitation created and emailed. You can also send the link below yourself.
+done-invited-by-mail = Invitation created. It will be emailed too; you can also send the link below yourself.
 done-link-made = New link created. Send it to this person.
-done-link-mailed = New link created and emailed. You can also send it yourself.
+done-link-mailed = New link created. It will be emailed too; you can also send it yourself.
 done-role-changed = Role changed.
 done-member-removed = Member removed and signed out everywhere.
 done-call-erased = Personal data deleted from this call.
@@ -89,6 +91,11 @@ error-export-running = Another export is running for this account, or too many f
 error-refused-words = The request was refused:
 error-foreign = This form is out of date
 error-foreign-words = Nothing was changed. The form came from another site, or from a page that was open before you signed in. Go back, reload the page, and send it again.
+error-outdated-words = Nothing was changed. You signed in again after you opened the page. What you typed is kept:
+error-outdated-send = Send it again
+error-signed-out = You are signed out
+error-signed-out-words = Nothing was changed, and what you typed is kept in this page. Sign in again in a new tab; then come back and press the button.
+error-signed-out-link = Sign in in a new tab
 error-viewer = You have view-only access
 error-viewer-words = Nothing was changed. Your role is viewer. Ask an owner of this account to do it, or to make you an owner.
 error-link = This link no longer works
@@ -99,7 +106,9 @@ error-wait-words = { $minutes ->
    *[other] For your safety, sign-in is blocked for now, even with the right password. Try again in { $minutes } minutes.
 }
 
-## What is wrong with a field; in English the API's own words are shown
+## What is wrong with a field
+
+# One for each code of the API; in English its own words are shown where they say more.
 
 fault-required = This is required.
 fault-too-short = At least { $bound } characters.
@@ -119,6 +128,52 @@ fault-not-found = This does not exist.
 fault-insecure-url = The address has to begin with https.
 fault-blocked-address = This address may not be reached.
 fault-phone = This is not a phone number. Type it as 0812 3456 7890, or with + and country code.
+# These take the place of the API's words. In English they are those words.
+fault-entry = Entry { $number }
+fault-whole-number = { $api }
+fault-not-in-list = { $api }
+fault-twice = { $api }
+fault-id = { $api }
+fault-date = { $api }
+fault-ends-too-early = { $api }
+fault-time-zone = { $api }
+fault-language = { $api }
+fault-email = { $api }
+fault-control-characters = { $api }
+fault-nul = { $api }
+fault-color = { $api }
+fault-not-an-agent = { $api }
+fault-agent-too-large = { $api }
+fault-agents-too-large = { $api }
+fault-too-many-agents = { $api }
+fault-too-many-functions = { $api }
+fault-function-name = { $api }
+fault-function-built-in = { $api }
+fault-function-exists = { $api }
+fault-url = { $api }
+fault-url-insecure = { $api }
+fault-url-host = { $api }
+fault-url-user = { $api }
+fault-url-fragment = { $api }
+fault-url-internal = { $api }
+fault-url-port = { $api }
+fault-url-not-public = { $api }
+fault-url-own = { $api }
+fault-origin = { $api }
+fault-origin-insecure = { $api }
+fault-too-many-origins = { $api }
+fault-no-transfer = { $api }
+fault-is-joined = { $api }
+fault-too-many-transfers = { $api }
+fault-json = This is not JSON: line { $line }, column { $column } cannot be read.
+fault-json-refused = { $api }
+fault-too-many-bytes = { $api }
+fault-schema-object = { $api }
+fault-schema-keyword = { $api }
+fault-schema-type = { $api }
+fault-schema-value = { $api }
+fault-schema-property = { $api }
+fault-schema-too-large = { $api }
 
 ## Signing in
 
@@ -127,7 +182,7 @@ sign-in-email = Email
 sign-in-password = Password
 sign-in-submit = Sign in
 sign-in-wrong = The email address or the password is wrong.
-sign-in-forgotten = Password forgotten? Ask an owner of your account or the operator of the service for a one-time link.
+sign-in-forgotten = Password forgotten? Ask the operator of the service for a one-time link. If you never set a password, an owner of your account can make the link too.
 
 link-title = Sign in to { $tenant }
 link-words = This link signs you in as { $email }.
@@ -165,7 +220,7 @@ done-agent-deleted = Agent deleted.
 agents-title = Agents
 agents-words = An agent answers your phone numbers: with the voice, the greeting and the instructions that you give it.
 agents-none = No agents yet
-agents-none-words = Create your first agent. You can try it as soon as it has a number.
+agents-none-words = Create your first agent. You can try it at once, even without a phone number.
 agents-make = Create an agent
 agents-new = New agent
 agents-make-submit = Create agent
@@ -211,18 +266,18 @@ agents-tools-hint = What the agent may do during a call.
 agents-tool-end = End the call
 agents-tool-transfer = Transfer the caller to a person
 agents-escalation = Transfer to (phone number)
-agents-escalation-hint = With country code and without spaces, such as +6281234567890.
+agents-escalation-hint = Such as 0812 3456 7890, or with + and country code.
 agents-active = Active
 agents-active-hint = An agent that is switched off takes no calls.
 agents-inactive = inactive
 agents-inactive-words = This agent is switched off: calls to its numbers are refused.
+agents-no-escalation = The agent may connect callers to a person, but there is no number for that: it will not offer it. Add the number, or take the ability away.
 agents-too-many-versions = This account's agents were changed too often within a short time. Nothing was changed; try again in a few minutes, or delete an agent that is not needed.
 agents-unreachable = No phone number uses this agent yet.
 agents-take-number = Answer { $number } with this agent
 agents-assign = Choose which agent answers which number
 agents-parts = Parts of this agent
 agents-history = History
-agents-unsaved = Not saved yet
 agents-numbers = Phone numbers
 agents-no-number = no number
 agents-and-more = and { $count } more
@@ -312,7 +367,7 @@ chat-too-many = Very many conversations were begun in this hour. Come back when 
 chat-too-slow = The answer took too long: the language model or a function is too slow.
 chat-no-answer = The language model did not answer. If your message is not above, send it again in a moment.
 chat-empty = The language model answered with nothing. If your message is not above, send it again.
-chat-endless = The agent called functions without coming to an answer. Look at its prompt and its functions.
+chat-endless = The agent called functions without coming to an answer. Look at its instructions and its functions.
 chat-not-kept = The answer could not be kept. Send the message again in a moment.
 agents-copy = (copy)
 agents-delete = Delete
@@ -339,7 +394,7 @@ functions-name-hint = Letters, digits, _ and -, such as check_order.
 functions-description = Description
 functions-description-hint = What it does and when to use it. The AI reads this.
 functions-endpoint = Address
-functions-endpoint-hint = Where on your server the request goes, such as https://shop.example.com/orders. It has 5 seconds for its answer, a JSON object.
+functions-endpoint-hint = Where on your server the request goes, such as https://shop.example.com/orders. It has a few seconds for its answer, a JSON object.
 functions-method = Method
 functions-parameters = Parameters
 functions-parameters-hint = What the AI has to find out before it calls the function, as a JSON Schema of type object.
@@ -405,13 +460,12 @@ functions-answer = Response
 functions-status = Status
 functions-no-body = The answer had no body.
 functions-told = What the AI is told
-functions-fault-timeout = The server did not answer within 5 seconds. Answer sooner, and do what takes long afterwards.
+functions-fault-timeout = The server did not answer in time. Answer sooner, and do what takes long afterwards.
 functions-fault-connection = The server could not be reached. Is the address right, does the server run, is its certificate valid?
 functions-fault-blocked = Not sent: the address leads to a network that may not be reached from here.
 functions-fault-status = The server answered with a status that is not 2xx. Look at its answer below.
 functions-fault-response = The answer is not a JSON object. Look at it below.
 functions-fault-large = The answer is larger than 64 KiB. Send only what the AI needs.
-functions-fault-arguments = Not sent: the example values do not fit the parameters.
 functions-misfit = Not sent:
 functions-misfit-text = Not sent: { $name } must be text.
 functions-misfit-number = Not sent: { $name } must be a number.
@@ -462,7 +516,7 @@ account-password-set = Set a password
 account-password-old = Current password
 account-password-new = New password
 account-password-change = Change password
-account-sessions = Where you are signed in
+account-sessions = Devices that are signed in
 account-session-browser = Browser
 account-session-address = Address
 account-session-began = Since
@@ -550,7 +604,7 @@ secret-rotate-hint = Do this if the wrong person has seen it.
 secret-rotate-submit = Replace
 secret-rotate-title = Replace the function secret?
 secret-rotate-words = Requests to your functions are signed with a new secret from now on. Servers that know only the old secret refuse them: functions fail in calls until the servers have the new one.
-secret-rotate-final = The old secret does not come back.
+secret-rotate-final = The old secret cannot be restored.
 
 ## Webhooks
 
@@ -563,6 +617,7 @@ done-widget-created = Button created. Copy the line below into your website.
 done-widget-deleted = Button deleted. It disappears when a page is opened again.
 done-webhook-made = Webhook created. Copy its secret below.
 done-webhook-enabled = Webhook enabled. Waiting deliveries are sent now.
+done-webhook-enabled-later = Webhook enabled.
 done-webhook-disabled = Webhook disabled.
 done-webhook-tested = Test sent. The result is below.
 done-webhook-rotated = Secret replaced. Copy the new one below.
@@ -589,6 +644,7 @@ webhooks-state = Status
 webhooks-on = on
 webhooks-off = off
 webhooks-disabled = disabled after repeated failures
+webhooks-disabled-gone = disabled, because your server answered 410
 webhooks-paused = paused by the operator
 webhooks-failing = failing
 webhooks-off-words = This webhook is off: nothing is sent to it.
@@ -666,7 +722,7 @@ deliveries-attempts = Attempts
 deliveries-made = Created
 deliveries-next = Next attempt
 deliveries-over = Finished
-deliveries-id = Id
+deliveries-id = ID
 deliveries-test = test
 deliveries-webhook = Webhook
 deliveries-webhook-gone = deleted
@@ -762,9 +818,9 @@ audit-function-create = Function created
 audit-function-update = Function changed
 audit-function-delete = Function deleted
 audit-chat-create = Chat begun
-audit-widget-create = Widget created
-audit-widget-update = Widget changed
-audit-widget-delete = Widget deleted
+audit-widget-create = Button created
+audit-widget-update = Button changed
+audit-widget-delete = Button deleted
 audit-webhook-create = Webhook created
 audit-webhook-update = Webhook changed
 audit-webhook-delete = Webhook deleted
@@ -834,7 +890,7 @@ home-low-credit = { $minutes ->
    *[other] Only { $minutes } minutes are left.
 }
 home-see-credits = See your credit
-home-webhook-disabled = The webhook { $url } failed for too long and was disabled.
+home-webhook-disabled = The webhook { $url } was disabled, because your server failed for too long or refused it (410).
 home-webhook-failing = Deliveries to the webhook { $url } fail. They are retried.
 home-see-webhook = See the webhook
 home-function-failing = The function { $name } failed in { $failed } of its latest calls.
@@ -985,7 +1041,7 @@ calls-minutes-used = { $used } used
 calls-minutes-held = { $held } reserved
 calls-ai-cost = AI cost
 calls-metadata = Metadata
-calls-id = Id
+calls-id = ID
 calls-version = version { $version }
 calls-draft = tried with settings that were not saved
 calls-timeline = Conversation
@@ -1022,7 +1078,7 @@ calls-hangup-words = The caller is cut off within a few seconds, in the middle o
 calls-transfer = Transfer
 calls-transfer-title = Transfer this call
 calls-transfer-to = To
-calls-transfer-hint = A phone number with + and country code. The caller is connected to it, and the agent leaves the call.
+calls-transfer-hint = Such as 0812 3456 7890, or with + and country code. The caller is connected to it, and the agent leaves the call.
 calls-erase = Delete personal data
 calls-erase-title = Delete personal data from this call?
 calls-erase-words = This removes the caller's number, the transcript and its summary, arguments and results of functions, and the metadata, also from stored events. Waiting deliveries are cancelled.
@@ -1060,8 +1116,8 @@ mails-disabled-webhook =
     Hello { $name },
 
     { $gone ->
-        [true] your server answered that the webhook to { $host } is gone (410), so it was disabled.
-       *[other] the webhook to { $host } kept failing and was disabled.
+        [true] Your server answered that the webhook to { $host } is gone (410), so it was disabled.
+       *[other] The webhook to { $host } kept failing and was disabled.
     } Nothing more is sent to your server. The cause, and how to enable the webhook again:
 
     { $page }
@@ -1090,6 +1146,8 @@ widgets-none = No buttons yet
 widgets-none-words = Create one, and copy one line into your website.
 widgets-new = New button
 widgets-new-words = Choose who answers, and on which website the button may appear.
+widgets-no-agent = Create an agent first
+widgets-no-agent-words = A button needs an agent that answers, and you have none yet.
 widgets-create = Create button
 widgets-too-many = You can have at most { $most } buttons. Delete one first.
 widgets-name = Name

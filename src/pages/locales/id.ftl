@@ -10,6 +10,8 @@ page-first = Halaman utama
 page-way = Jalur halaman
 page-sign-out = Keluar
 page-save = Simpan
+page-unsaved = Belum disimpan
+page-changed-meanwhile = Orang lain sudah menyimpan perubahan di sini setelah Anda membuka halaman ini. Perubahan itu belum tertimpa. Buka halaman ini di tab baru untuk membandingkan, atau simpan lagi untuk menggantinya dengan isian Anda.
 page-cancel = Batal
 page-actions = Tindakan
 page-optional = opsional
@@ -58,9 +60,9 @@ done-saved = Tersimpan.
 done-signed-out = Anda sudah keluar.
 done-password-set = Kata sandi Anda sudah dibuat. Semua browser lain sudah dikeluarkan.
 done-invited = Undangan sudah dibuat. Teruskan tautan di bawah ini.
-done-invited-by-mail = Undangan sudah dibuat dan dikirim lewat email. Tautan di bawah ini juga bisa diteruskan.
+done-invited-by-mail = Undangan sudah dibuat dan juga akan dikirim lewat email. Tautan di bawah ini juga bisa diteruskan.
 done-link-made = Tautan baru sudah dibuat. Teruskan kepada orangnya.
-done-link-mailed = Tautan baru sudah dibuat dan dikirim lewat email. Tautan itu juga bisa diteruskan.
+done-link-mailed = Tautan baru sudah dibuat dan juga akan dikirim lewat email. Tautan itu juga bisa diteruskan.
 done-role-changed = Peran sudah diubah.
 done-member-removed = Anggota sudah dihapus dan dikeluarkan dari semua perangkat.
 done-call-erased = Data pribadi dalam panggilan ini sudah dihapus.
@@ -89,6 +91,11 @@ error-export-running = Sebuah berkas masih dibuat untuk akun ini, atau untuk ban
 error-refused-words = Permintaan ditolak:
 error-foreign = Formulir ini sudah kedaluwarsa
 error-foreign-words = Tidak ada yang berubah. Formulir ini berasal dari situs lain, atau dari halaman yang dibuka sebelum Anda masuk. Kembali, muat ulang halaman, lalu kirim lagi.
+error-outdated-words = Tidak ada yang berubah. Anda masuk lagi setelah membuka halaman itu. Isian Anda masih tersimpan:
+error-outdated-send = Kirim lagi
+error-signed-out = Anda sudah keluar
+error-signed-out-words = Tidak ada yang berubah, dan isian Anda masih tersimpan di halaman ini. Masuk lagi di tab baru, lalu kembali ke sini dan tekan tombol ini.
+error-signed-out-link = Masuk di tab baru
 error-viewer = Anda hanya dapat melihat
 error-viewer-words = Tidak ada yang berubah. Peran Anda adalah pengamat; minta pemilik akun ini untuk melakukannya, atau untuk menjadikan Anda pemilik.
 error-link = Tautan ini tidak berlaku lagi
@@ -118,6 +125,52 @@ fault-not-found = Ini tidak ada.
 fault-insecure-url = Alamat harus diawali https.
 fault-blocked-address = Alamat ini tidak boleh dihubungi.
 fault-phone = Ini bukan nomor telepon. Tulis seperti 0812 3456 7890, atau dengan + dan kode negara.
+# Ini menggantikan kalimat API, juga dalam bahasa Inggris; kalimat tentang skema hanya dalam bahasa lain.
+fault-entry = Isian ke-{ $number }
+fault-whole-number = Isi dengan bilangan bulat, misalnya 10.
+fault-not-in-list = Pilih salah satu dari daftar.
+fault-twice = Ini tertulis dua kali.
+fault-id = ID ini tidak valid.
+fault-date = Isi dengan tanggal, misalnya 2026-01-15.
+fault-ends-too-early = Waktu akhir harus setelah waktu awal.
+fault-time-zone = Zona waktu ini tidak dikenal. Isi dengan nama seperti Asia/Jakarta.
+fault-language = Isi dengan kode bahasa, misalnya id atau en.
+fault-email = Ini bukan alamat email. Tulis seperti nama@example.com.
+fault-control-characters = Hapus baris baru, tab, dan karakter lain yang tidak terlihat.
+fault-nul = Teks ini memuat karakter yang tidak dapat disimpan (U+0000). Di sini karakter itu sudah dibuang.
+fault-color = Isi dengan # dan enam angka atau huruf a sampai f, misalnya #0f766e.
+fault-not-an-agent = Pilih salah satu agen Anda.
+fault-agent-too-large = Dengan ini agen dan fungsinya terlalu besar. Persingkat, atau hapus sebuah fungsi.
+fault-agents-too-large = Dengan ini semua agen dan fungsinya terlalu besar. Persingkat, atau hapus sebuah agen.
+fault-too-many-agents = Anda sudah punya { $bound } agen, jumlah paling banyak. Hapus satu dahulu.
+fault-too-many-functions = Agen ini sudah punya { $bound } fungsi, jumlah paling banyak. Hapus satu dahulu.
+fault-function-name = Awali dengan huruf atau _, lalu hanya huruf, angka, _ dan -, misalnya cek_pesanan.
+fault-function-built-in = Nama ini sudah dipakai alat bawaan. Pilih nama lain.
+fault-function-exists = Agen ini sudah punya fungsi dengan nama ini. Pilih nama lain.
+fault-url = Tulis alamat lengkap, misalnya https://example.com/hooks.
+fault-url-insecure = Alamat harus diawali https.
+fault-url-host = Nama server dalam alamat ini tidak valid.
+fault-url-user = Alamat tidak boleh memuat nama pengguna atau kata sandi.
+fault-url-fragment = Alamat tidak boleh memuat tanda # dan yang mengikutinya.
+fault-url-internal = Alamat harus menuju server publik, bukan nama internal atau khusus.
+fault-url-port = Alamat tidak boleh memakai port protokol lain. Server web ada di 443, 8443, dan sejenisnya.
+fault-url-not-public = Alamat ini menuju jaringan yang tidak publik.
+fault-url-own = Alamat tidak boleh menuju layanan ini sendiri.
+fault-origin = Tulis alamat situs web tanpa jalur, misalnya https://toko.example.com.
+fault-origin-insecure = Alamat harus diawali https. Browser tidak memberi mikrofon kepada halaman lain, kecuali di localhost.
+fault-too-many-origins = Paling banyak { $bound } alamat.
+fault-no-transfer = Panggilan tidak dapat dialihkan ke nomor ini. Nomor premium, satelit, dan tarif bersama tidak diizinkan, dan pengelola layanan dapat membatasi lebih jauh.
+fault-is-joined = Penelepon sudah disambungkan ke petugas.
+fault-too-many-transfers = Panggilan ini sudah dialihkan { $bound } kali, jumlah paling banyak.
+fault-json = Ini bukan JSON: baris { $line }, kolom { $column } tidak dapat dibaca.
+fault-json-refused = JSON ini tidak dapat dipakai.
+fault-too-many-bytes = Paling banyak { $bound } byte JSON.
+fault-schema-object = Ini harus berupa objek dalam kurung kurawal, misalnya {"{"}"type": "object"{"}"}.
+fault-schema-keyword = Kata kunci ini tidak dapat dipakai.
+fault-schema-type = Jenis nilai ini salah.
+fault-schema-value = Nilai ini tidak dapat dipakai.
+fault-schema-property = Nama ini tidak ada di antara properti.
+fault-schema-too-large = Skema terlalu besar di sini.
 
 ## Masuk
 
@@ -126,7 +179,7 @@ sign-in-email = Email
 sign-in-password = Kata sandi
 sign-in-submit = Masuk
 sign-in-wrong = Alamat email atau kata sandi salah.
-sign-in-forgotten = Lupa kata sandi? Minta tautan sekali pakai kepada pemilik akun Anda atau pengelola layanan.
+sign-in-forgotten = Lupa kata sandi? Minta tautan sekali pakai kepada pengelola layanan. Jika Anda belum pernah membuat kata sandi, pemilik akun Anda juga bisa membuatkannya.
 
 link-title = Masuk ke { $tenant }
 link-words = Dengan tautan ini Anda masuk sebagai { $email }.
@@ -140,7 +193,7 @@ password-hint = 10 sampai 256 karakter. Beberapa kata yang hanya Anda rangkai se
 password-submit = Buat kata sandi
 password-later = Nanti saja
 password-wrong = Ini bukan kata sandi Anda.
-password-common = Ini salah satu kata sandi yang paling umum, yang dicoba paling dahulu. Pilih yang lain.
+password-common = Ini salah satu kata sandi yang paling umum, yang pertama kali dicoba orang. Pilih yang lain.
 
 ## Beranda
 
@@ -163,7 +216,7 @@ done-agent-deleted = Agen sudah dihapus.
 agents-title = Agen
 agents-words = Agen menjawab nomor telepon Anda dengan suara, salam pembuka, dan instruksi yang Anda berikan.
 agents-none = Belum ada agen
-agents-none-words = Buat yang pertama. Anda dapat mencobanya begitu agen punya nomor.
+agents-none-words = Buat yang pertama. Anda dapat langsung mencobanya, juga tanpa nomor telepon.
 agents-make = Buat agen
 agents-new = Agen baru
 agents-make-submit = Buat agen
@@ -209,18 +262,18 @@ agents-tools-hint = Apa yang boleh dilakukan agen selama panggilan.
 agents-tool-end = Mengakhiri panggilan
 agents-tool-transfer = Menyambungkan penelepon ke petugas
 agents-escalation = Alihkan ke (nomor telepon)
-agents-escalation-hint = Dengan kode negara dan tanpa spasi, misalnya +6281234567890.
+agents-escalation-hint = Misalnya 0812 3456 7890, atau dengan + dan kode negara.
 agents-active = Aktif
 agents-active-hint = Agen yang dimatikan tidak menerima panggilan.
 agents-inactive = tidak aktif
 agents-inactive-words = Agen ini dimatikan: panggilan ke nomornya ditolak.
+agents-no-escalation = Agen boleh menyambungkan penelepon ke petugas, tetapi nomornya belum ada, jadi agen tidak akan menawarkannya. Isi nomornya, atau matikan kemampuan ini.
 agents-too-many-versions = Agen akun ini terlalu sering diubah dalam waktu singkat. Tidak ada yang berubah; coba lagi beberapa menit lagi, atau hapus agen yang tidak diperlukan.
 agents-unreachable = Belum ada nomor telepon yang memakai agen ini.
 agents-take-number = Jawab { $number } dengan agen ini
 agents-assign = Pilih agen untuk setiap nomor
 agents-parts = Bagian dari agen ini
 agents-history = Riwayat
-agents-unsaved = Belum disimpan
 agents-numbers = Nomor telepon
 agents-no-number = belum ada nomor
 agents-and-more = dan { $count } lagi
@@ -274,9 +327,9 @@ talk-website = Pasang tombol untuk agen ini di situs web Anda
 talk-connecting = Menghubungkan…
 talk-ready = Agen sudah tersambung. Silakan bicara.
 talk-ended = Panggilan selesai.
-talk-lost = Sambungan terputus. Coba lagi; kalau gagal lagi, tanyakan kepada pengelola layanan apakah panggilan dari peramban sudah disiapkan.
-talk-insecure = Peramban hanya memberi mikrofon kepada halaman HTTPS. Buka halaman ini dengan https://.
-talk-refused = Peramban menolak mikrofon. Izinkan di samping alamat halaman, lalu coba lagi.
+talk-lost = Sambungan terputus. Coba lagi; kalau gagal lagi, tanyakan kepada pengelola layanan apakah panggilan dari browser sudah disiapkan.
+talk-insecure = Browser hanya memberi mikrofon kepada halaman HTTPS. Buka halaman ini dengan https://.
+talk-refused = Browser menolak mikrofon. Izinkan di samping alamat halaman, lalu coba lagi.
 talk-missing = Mikrofon tidak ditemukan. Sambungkan dulu, lalu coba lagi.
 talk-wrong = Ada yang salah di formulir. Simpan agen untuk melihatnya.
 talk-wrong-caller = Nomor penelepon salah. Perbaiki di atas, lalu tekan Bicara lagi.
@@ -304,7 +357,7 @@ chat-too-many = Terlalu banyak percakapan dimulai dalam satu jam ini. Kembali la
 chat-too-slow = Jawabannya terlalu lama: model bahasa atau fungsinya lambat.
 chat-no-answer = Model bahasa tidak menjawab. Kalau pesan Anda tidak ada di atas, kirim lagi sebentar lagi.
 chat-empty = Jawaban model bahasa kosong. Kalau pesan Anda tidak ada di atas, kirim lagi.
-chat-endless = Agen terus memanggil fungsi tanpa sampai pada jawaban. Periksa prompt dan fungsinya.
+chat-endless = Agen terus memanggil fungsi tanpa sampai pada jawaban. Periksa instruksi dan fungsinya.
 chat-not-kept = Jawaban tidak bisa disimpan. Kirim lagi pesan itu sebentar lagi.
 agents-copy = (salinan)
 agents-delete = Hapus
@@ -331,7 +384,7 @@ functions-name-hint = Huruf, angka, _ dan -, misalnya cek_pesanan.
 functions-description = Keterangan
 functions-description-hint = Apa gunanya dan kapan dipakai. Keterangan ini dibaca AI.
 functions-endpoint = Alamat
-functions-endpoint-hint = Tujuan permintaan di server Anda, misalnya https://toko.example.com/pesanan. Server harus menjawab dalam 5 detik dengan objek JSON.
+functions-endpoint-hint = Tujuan permintaan di server Anda, misalnya https://toko.example.com/pesanan. Server harus menjawab dalam beberapa detik dengan objek JSON.
 functions-method = Metode
 functions-parameters = Parameter
 functions-parameters-hint = Apa yang perlu diketahui AI sebelum bertanya, berupa JSON Schema bertipe object.
@@ -397,13 +450,12 @@ functions-answer = Yang diterima
 functions-status = Status
 functions-no-body = Jawaban tidak punya isi.
 functions-told = Yang diberitahukan kepada AI
-functions-fault-timeout = Server tidak menjawab dalam 5 detik. Jawab lebih cepat, dan kerjakan yang lama setelahnya.
+functions-fault-timeout = Server tidak menjawab pada waktunya. Jawab lebih cepat, dan kerjakan yang lama setelahnya.
 functions-fault-connection = Server tidak dapat dihubungi. Apakah alamatnya benar, servernya berjalan, sertifikatnya berlaku?
 functions-fault-blocked = Tidak dikirim: alamat ini menuju jaringan yang tidak boleh dihubungi dari sini.
 functions-fault-status = Server menjawab dengan status selain 2xx. Lihat jawabannya di bawah.
 functions-fault-response = Jawabannya bukan objek JSON. Lihat di bawah.
 functions-fault-large = Jawabannya lebih dari 64 KiB. Kirim hanya yang diperlukan AI.
-functions-fault-arguments = Argumen tidak sesuai dengan parameter. Tidak ada yang dikirim.
 functions-misfit = Tidak dikirim:
 functions-misfit-text = Tidak dikirim: { $name } harus berupa teks.
 functions-misfit-number = Tidak dikirim: { $name } harus berupa angka.
@@ -454,7 +506,7 @@ account-password-set = Buat kata sandi
 account-password-old = Kata sandi saat ini
 account-password-new = Kata sandi baru
 account-password-change = Ubah kata sandi
-account-sessions = Tempat Anda sedang masuk
+account-sessions = Perangkat yang sedang masuk
 account-session-browser = Browser
 account-session-address = Alamat
 account-session-began = Sejak
@@ -542,7 +594,7 @@ secret-rotate-hint = Lakukan ini bila rahasia dilihat orang yang tidak berhak.
 secret-rotate-submit = Ganti
 secret-rotate-title = Ganti rahasia fungsi?
 secret-rotate-words = Mulai sekarang permintaan ke fungsi Anda ditandatangani dengan rahasia baru. Server yang hanya tahu rahasia lama menolaknya sampai Anda memberi tahu yang baru: sampai saat itu fungsi gagal dalam panggilan.
-secret-rotate-final = Rahasia lama tidak kembali.
+secret-rotate-final = Rahasia lama tidak dapat dipulihkan.
 
 ## Webhook
 
@@ -555,6 +607,7 @@ done-widget-created = Tombol dibuat. Salin baris di bawah ini ke situs web Anda.
 done-widget-deleted = Tombol dihapus. Tombol hilang saat halaman dibuka lagi.
 done-webhook-made = Webhook sudah dibuat. Salin rahasianya di bawah ini.
 done-webhook-enabled = Webhook sudah dinyalakan. Yang menunggu sekarang dikirim.
+done-webhook-enabled-later = Webhook sudah dinyalakan.
 done-webhook-disabled = Webhook sudah dimatikan.
 done-webhook-tested = Contoh sudah dikirim. Hasilnya ada di bawah ini.
 done-webhook-rotated = Rahasia sudah diganti. Salin yang baru di bawah ini.
@@ -581,6 +634,7 @@ webhooks-state = Status
 webhooks-on = menyala
 webhooks-off = mati
 webhooks-disabled = dinonaktifkan setelah gagal berulang kali
+webhooks-disabled-gone = dinonaktifkan, karena server Anda menjawab 410
 webhooks-paused = dijeda pengelola
 webhooks-failing = sedang gagal
 webhooks-off-words = Webhook ini mati: tidak ada yang dikirim ke sana.
@@ -656,7 +710,7 @@ deliveries-attempts = Percobaan
 deliveries-made = Dibuat
 deliveries-next = Dicoba lagi
 deliveries-over = Selesai
-deliveries-id = Id
+deliveries-id = ID
 deliveries-test = uji coba
 deliveries-webhook = Webhook
 deliveries-webhook-gone = sudah dihapus
@@ -748,9 +802,9 @@ audit-function-create = Fungsi dibuat
 audit-function-update = Fungsi diubah
 audit-function-delete = Fungsi dihapus
 audit-chat-create = Percakapan tertulis dimulai
-audit-widget-create = Widget dibuat
-audit-widget-update = Widget diubah
-audit-widget-delete = Widget dihapus
+audit-widget-create = Tombol dibuat
+audit-widget-update = Tombol diubah
+audit-widget-delete = Tombol dihapus
 audit-webhook-create = Webhook dibuat
 audit-webhook-update = Webhook diubah
 audit-webhook-delete = Webhook dihapus
@@ -819,7 +873,7 @@ home-low-credit = { $minutes ->
    *[other] Hanya tersisa { $minutes } menit.
 }
 home-see-credits = Lihat saldo
-home-webhook-disabled = Webhook { $url } terlalu lama gagal dan sudah dimatikan.
+home-webhook-disabled = Webhook { $url } sudah dimatikan, karena server Anda terlalu lama gagal atau menolaknya (410).
 home-webhook-failing = Pengiriman ke webhook { $url } gagal. Pengiriman dicoba lagi.
 home-see-webhook = Lihat webhook
 home-function-failing = Fungsi { $name } gagal { $failed } kali dalam panggilan terakhirnya.
@@ -878,15 +932,15 @@ calls-number = Nomor telepon
 calls-voice = Suara
 voice-provider-gemini = Gemini Live
 voice-provider-openai = OpenAI Realtime
-voice-provider-pipeline = Rangkaian ucapan
+voice-provider-pipeline = Pipeline suara
 voice-provider-scripted = Suara uji
-calls-turn-latency = menjawab dalam { $p50 }, 95 % dalam { $p95 }
+calls-turn-latency = menjawab: median { $p50 }, 95% di bawah { $p95 }
 calls-interruptions = { $count } selaan
 calls-stalls = { $count } jeda panjang
 calls-channel = Saluran
 calls-channel-phone = Telepon
 calls-channel-whatsapp = WhatsApp
-calls-channel-web = Peramban
+calls-channel-web = Browser
 calls-caller = Penelepon
 calls-when = Mulai
 calls-about = Tentang
@@ -956,13 +1010,13 @@ calls-minutes-used = { $used } terpakai
 calls-minutes-held = { $held } dicadangkan
 calls-ai-cost = Biaya AI
 calls-metadata = Metadata
-calls-id = Id
+calls-id = ID
 calls-version = versi { $version }
 calls-draft = dicoba dengan pengaturan yang belum disimpan
 calls-timeline = Percakapan
 calls-rang = Panggilan masuk
 calls-was-answered = Agen menjawab
-calls-was-joined = Penelepon disambungkan ke orang
+calls-was-joined = Penelepon disambungkan ke petugas
 calls-over = Panggilan berakhir
 calls-summary = Ringkasan
 calls-function = Fungsi
@@ -992,7 +1046,7 @@ calls-hangup-words = Penelepon diputus dalam beberapa detik, di tengah kalimat s
 calls-transfer = Alihkan
 calls-transfer-title = Alihkan panggilan ini
 calls-transfer-to = Ke nomor
-calls-transfer-hint = Nomor telepon dengan + dan kode negara. Penelepon disambungkan ke nomor itu, dan agen keluar dari panggilan.
+calls-transfer-hint = Misalnya 0812 3456 7890, atau dengan + dan kode negara. Penelepon disambungkan ke nomor itu, dan agen keluar dari panggilan.
 calls-erase = Hapus data pribadi
 calls-erase-title = Hapus data pribadi dalam panggilan ini?
 calls-erase-words = Nomor penelepon, transkrip dan ringkasannya, argumen dan hasil fungsi, serta metadata dihapus, juga dari peristiwa yang disimpan. Pengiriman yang menunggu dibatalkan.
@@ -1007,7 +1061,7 @@ mails-invitation-subject = { $inviter } mengundang Anda ke { $tenant }
 mails-invitation =
     Halo { $name },
 
-    { $inviter } mengundang Anda ke dasbor { $tenant }. Tautan ini memasukkan Anda dan meminta kata sandi baru:
+    { $inviter } mengundang Anda ke dasbor { $tenant }. Dengan tautan ini Anda masuk dan membuat kata sandi baru:
 
     { $link }
 
@@ -1016,7 +1070,7 @@ mails-low-credit-subject = { $tenant }: sisa { $minutes } menit
 mails-low-credit =
     Halo { $name },
 
-    sisa saldo { $tenant } untuk panggilan adalah { $minutes } menit. Email ini dikirim bila sisa kurang dari { $threshold } menit. Bila saldo habis, panggilan tidak dijawab lagi. Pemakaian per hari:
+    Sisa saldo { $tenant } untuk panggilan adalah { $minutes } menit. Email ini dikirim bila sisa kurang dari { $threshold } menit. Bila saldo habis, panggilan tidak dijawab lagi. Pemakaian per hari:
 
     { $page }
 mails-disabled-webhook-subject = { $tenant }: webhook ke { $host } dimatikan
@@ -1024,12 +1078,12 @@ mails-disabled-webhook =
     Halo { $name },
 
     { $gone ->
-        [true] server Anda menjawab bahwa webhook ke { $host } sudah tidak ada (410), jadi webhook itu dimatikan.
-       *[other] webhook ke { $host } terus gagal dan sudah dimatikan.
+        [true] Server Anda menjawab bahwa webhook ke { $host } sudah tidak ada (410), jadi webhook itu dimatikan.
+       *[other] Webhook ke { $host } terus gagal dan sudah dimatikan.
     } Tidak ada lagi yang dikirim ke server Anda. Sebabnya, dan cara menyalakan webhook kembali:
 
     { $page }
-mails-switch-off = Anda menerima email ini sebagai pemilik. Surel semacam ini dimatikan di sini: { $page }
+mails-switch-off = Anda menerima email ini sebagai pemilik. Email seperti ini dapat dimatikan di sini: { $page }
 
 ## Tombol di situs web
 
@@ -1054,6 +1108,8 @@ widgets-none = Belum ada tombol
 widgets-none-words = Buat satu, lalu salin satu baris ke situs web Anda.
 widgets-new = Tombol baru
 widgets-new-words = Pilih siapa yang menjawab, dan di situs web mana tombol boleh tampil.
+widgets-no-agent = Buat agen dahulu
+widgets-no-agent-words = Tombol membutuhkan agen yang menjawab, dan Anda belum punya agen.
 widgets-create = Buat tombol
 widgets-too-many = Anda dapat memiliki paling banyak { $most } tombol. Hapus satu dahulu.
 widgets-name = Nama
@@ -1077,7 +1133,7 @@ widgets-text-ended = Setelah panggilan
 widgets-text-lost = Saat sambungan terputus
 widgets-text-refused = Saat mikrofon diblokir
 widgets-text-missing = Saat tidak ada mikrofon
-widgets-text-press = Saat peramban meminta tombol ditekan dahulu
+widgets-text-press = Saat browser meminta tombol ditekan dahulu
 widgets-text-limit = Setelah terlalu banyak panggilan
 widgets-text-unavailable = Saat panggilan tidak mungkin
 widgets-text-caller = Nama pengunjung

@@ -86,7 +86,7 @@ async fn posts_of_other_places_change_nothing() {
 
 #[rstest]
 #[actix_web::test]
-async fn a_page_of_an_earlier_session_is_out_of_date(#[values(Sqlite)] store: StoreKind) {
+async fn a_form_of_an_earlier_session_is_kept(#[values(Sqlite)] store: StoreKind) {
     let world = shared_world!(store);
     let owner = owner(&world).await;
     let old = owner
@@ -99,11 +99,86 @@ async fn a_page_of_an_earlier_session_is_out_of_date(#[values(Sqlite)] store: St
     let tab = owner.browser.clone();
     let out = tab.open("/dashboard").await.form("/dashboard/sign-out");
     tab.submit(&out).await;
-    assert_eq!(try_password(&tab, &owner.email, PASSWORD).await.status, 303);
-    let page = owner.browser.post(&old).await;
+    assert_eq!(owner.browser.post(&old).await.status, 303);
+    let text = "planted ".repeat(30);
+    let long = old.clone().set("name", &text);
+    let page = owner.browser.post(&long).await;
     assert_eq!(page.status, 403);
-    page.assert_shows("This form is out of date");
-    assert!(!key_names(&owner).await.contains("planted"));
+    page.assert_shows("You are signed out");
+    let kept = page.form(KEYS);
+    assert_eq!(kept.value("name"), Some(&*text));
+    assert_eq!(try_password(&tab, &owner.email, PASSWORD).await.status, 303);
+    for form in [old, kept] {
+        let page = owner.browser.post(&form).await;
+        assert_eq!(page.status, 403);
+        page.assert_shows("This form is out of date");
+        assert!(!key_names(&owner).await.contains("planted"));
+        let again = page.form(KEYS).set("name", "sent again");
+        assert_eq!(owner.browser.post(&again).await.status, 303);
+        assert!(key_names(&owner).await.contains("sent again"));
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn passwords_are_in_no_form_that_is_kept(#[values(Sqlite)] store: StoreKind) {
+    let world = shared_world!(store);
+    let owner = owner(&world).await;
+    let path = format!("{ACCOUNT}/password");
+    let form = owner.browser.open(&path).await.form(&path);
+    let form = form.set("current_password", PASSWORD).without("_token");
+    let page = owner.browser.post(&form).await;
+    assert_eq!(page.status, 403);
+    page.assert_hides(PASSWORD);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn two_who_change_the_same_do_not_overwrite_each_other(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = shared_world!(store);
+    let (browser, other) = (owner(&world).await.browser, owner(&world).await.browser);
+    let tenant = &world.tenant;
+    tenant
+        .create_function("check", "POST", &world.receiver.url("/f"))
+        .await;
+    let webhooks = tenant.api.get("/webhooks").await.expect(200);
+    let webhook = text(&webhooks["webhooks"][0], "id");
+    let agent = format!("/dashboard/agents/{}", tenant.agent);
+    for (path, field, texts) in [
+        (agent.clone(), "greetingText", ["One", "Two"]),
+        (
+            format!("{agent}/functions/check"),
+            "description",
+            ["One", "Two"],
+        ),
+        (
+            format!("/dashboard/webhooks/{webhook}"),
+            "url",
+            ["https://example.com/1", "https://example.com/2"],
+        ),
+    ] {
+        let mine = browser.open(&path).await.form(&path);
+        let theirs = other.open(&path).await.form(&path);
+        // One's own changes, in another tab, are no reason to ask.
+        for _ in 0..2 {
+            let theirs = theirs.clone().set(field, texts[1]);
+            assert_eq!(other.post(&theirs).await.status, 303, "{path}");
+        }
+        let mine = mine.set(field, texts[0]);
+        let page = browser.post(&mine).await;
+        assert_eq!(page.status, 422, "{path}");
+        page.assert_shows("Somebody else saved changes here");
+        let shown = browser.open(&path).await.form(&path);
+        assert_eq!(shown.value(field), Some(texts[1]));
+
+        let again = page.form(&path);
+        assert_eq!(again.value(field), Some(texts[0]));
+        assert_eq!(browser.post(&again).await.status, 303, "{path}");
+        let shown = browser.open(&path).await.form(&path);
+        assert_eq!(shown.value(field), Some(texts[0]));
+    }
 }
 
 #[rstest]

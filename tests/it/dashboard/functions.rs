@@ -176,6 +176,7 @@ async fn a_test_has_a_field_for_each_argument_and_says_why_one_was_not_sent() {
     ] {
         let form = form.clone().set("argument0", fields[0]);
         let page = browser.submit(&form.set("argument1", fields[1])).await;
+        assert_eq!(page.status, 422);
         page.assert_shows(words);
         page.assert_hides("X-Service-Signature:");
         page.assert_hides("Failed after");

@@ -72,7 +72,7 @@ async fn an_invitation_is_mailed_as_well() {
     let world = world!(Postgres, setup(&postbox));
     let owner = owner(&world).await;
     let page = invite(&owner.browser, "sari@example.com").await;
-    page.assert_shows("Invitation created and emailed.");
+    page.assert_shows("Invitation created. It will be emailed too;");
     let shown = page.element("link");
     let letters = postbox.wait_for("sari@example.com", 1).await;
     assert_eq!(letters[0].link(), shown);
@@ -104,7 +104,7 @@ async fn an_invitation_is_mailed_as_well() {
     let form = owner.browser.open(MEMBERS).await;
     let again = form.form(&format!("{MEMBERS}/{id}/link"));
     let page = owner.browser.submit(&again).await;
-    page.assert_shows("New link created and emailed.");
+    page.assert_shows("New link created. It will be emailed too;");
     let dewi = postbox.wait_for("dewi@example.com", 2).await;
     assert_eq!(dewi[1].link(), page.element("link"));
     assert_ne!(dewi[0].link(), dewi[1].link());
@@ -207,7 +207,7 @@ async fn no_mail_is_lost_while_the_mail_server_is_away(
     let mut world = world!(store, at(port));
     let browser = owner(&world).await.browser;
     let page = invite(&browser, "sari@example.com").await;
-    page.assert_shows("Invitation created and emailed.");
+    page.assert_shows("Invitation created. It will be emailed too;");
     let link = page.element("link");
     talk(&world).await;
     world.server.kill9();

@@ -70,6 +70,22 @@ async fn what_is_said_in_indonesian_is_not_said_in_english_as_well(
     ];
     let page = browser.fill(&functions, &functions, &nameless).await;
     assert_told_in_indonesian(&page, "type : Wajib diisi.");
+    let wrong = nameless.map(|(name, value)| match name {
+        "name" => (name, "end_call"),
+        "endpoint" => (name, "https://me@example.com/cek"),
+        "parameters" => (name, "{\"type\": \"object\", \"optional\": []}"),
+        _ => (name, value),
+    });
+    let page = browser.fill(&functions, &functions, &wrong).await;
+    for words in [
+        "Nama: Nama ini sudah dipakai alat bawaan.",
+        "Alamat: Alamat tidak boleh memuat nama pengguna atau kata sandi.",
+        "optional : Kata kunci ini tidak dapat dipakai. is not a keyword that is taken",
+    ] {
+        page.assert_shows(words);
+    }
+    let page = browser.open("/dashboard/calls?to=kemarin").await;
+    assert_told_in_indonesian(&page, "Sampai tanggal: Isi dengan tanggal");
     let webhooks = "/dashboard/webhooks/new";
     let form = browser.open(webhooks).await.form(webhooks);
     let form = form.set("url", "https://example.com/hooks");
@@ -118,7 +134,7 @@ async fn one_agent_too_many_is_refused_on_the_page_that_it_was_asked_on(
 
     let indonesian = browser.clone().with("accept-language", "id");
     let page = indonesian.submit(&form).await;
-    assert_refused(&page, "Ini terlalu banyak.");
+    assert_refused(&page, "Anda sudah punya 1.000 agen");
     page.assert_hides("Paling banyak 0");
 
     let agents = world.server.installation.store.count("agents").await;

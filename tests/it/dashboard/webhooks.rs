@@ -313,10 +313,14 @@ async fn a_webhook_is_changed_replaced_switched_and_deleted(
         .await;
     indonesian.assert_shows("Webhook ini dinonaktifkan");
     let on = browser.submit(&off.form(&format!("{path}/enable"))).await;
-    on.assert_shows("Webhook enabled.");
+    on.assert_shows("Webhook enabled. Waiting deliveries are sent now.");
     let off = browser.submit(&on.form(&format!("{path}/disable"))).await;
     off.assert_shows("nothing is sent to it");
-    browser.submit(&off.form(&format!("{path}/enable"))).await;
+    execute(&world.server, "UPDATE webhooks SET paused_at = 1").await;
+    let on = browser.submit(&off.form(&format!("{path}/enable"))).await;
+    on.assert_shows("Webhook enabled.");
+    on.assert_hides("sent now");
+    execute(&world.server, "UPDATE webhooks SET paused_at = NULL").await;
 
     let bridge = world.tenant.bridge(Http).await;
     let call = bridge.ring(&world.tenant.did).await;
@@ -358,14 +362,15 @@ async fn a_viewer_sees_webhooks_but_nothing_of_a_secret(
     let rotated = owner.browser.post(&question.form(&rotate)).await;
     assert_eq!(rotated.status, 303);
 
-    let page = viewer.browser.open(&path).await;
-    assert_eq!(page.status, 200);
-    page.assert_hides("id=\"secret\"");
-    let delivery = page
-        .links()
-        .into_iter()
-        .find(|link| link.starts_with("/dashboard/deliveries/"))
-        .unwrap();
+    // A delivery is listed once its attempt is written.
+    let delivery = eventually("the delivery to be listed", async || {
+        let page = viewer.browser.open(&path).await;
+        assert_eq!(page.status, 200);
+        page.assert_hides("id=\"secret\"");
+        let is_delivery = |link: &String| link.starts_with("/dashboard/deliveries/");
+        page.links().into_iter().find(is_delivery)
+    })
+    .await;
     let sent = viewer.browser.open(&delivery).await;
     sent.assert_shows("x-service-signature …");
     sent.assert_hides("sha256=");

@@ -81,7 +81,7 @@ async fn an_owner_makes_a_button_for_a_website() {
         .browser
         .open("/dashboard/audit")
         .await
-        .assert_shows("Widget changed");
+        .assert_shows("Button changed");
 
     let viewer = somebody(
         &world.server,
@@ -106,4 +106,10 @@ async fn an_owner_makes_a_button_for_a_website() {
         .await
         .assert_shows("Button deleted");
     world.tenant.api.get(&api).await.expect(404);
+
+    let path = format!("/agents/{}", world.tenant.agent);
+    world.tenant.api.delete(&path).await.expect(204);
+    let page = owner.browser.open(&new).await;
+    page.assert_shows("Create an agent first");
+    assert!(page.links().contains(&"/dashboard/agents/new".to_owned()));
 }
