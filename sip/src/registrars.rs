@@ -42,10 +42,17 @@ impl Registrars {
 
     /// Adds or renews a registration.
     pub fn add(&self, trunk: &str, addresses: impl Iterator<Item = IpAddr>, until: Instant) {
-        let addresses = addresses.map(|ip| ip.to_canonical());
-        let addresses = addresses.take(ADDRESSES_MAX).collect();
+        let addresses = different(addresses);
         let binding = RegistrarBinding { addresses, until };
         self.table().insert(trunk.to_owned(), binding);
+    }
+
+    /// Adds addresses to a registration. The earlier ones stay, because some domains name only a part of theirs each time.
+    pub fn extend(&self, trunk: &str, addresses: impl Iterator<Item = IpAddr>) {
+        if let Some(binding) = self.table().get_mut(trunk) {
+            let earlier = std::mem::take(&mut binding.addresses);
+            binding.addresses = different(addresses.chain(earlier));
+        }
     }
 
     /// Removes a registration; false if there was none.
@@ -94,6 +101,17 @@ impl Registrars {
         let here = || trunks.iter().filter(is_here);
         here().find(is_called).or_else(|| here().next())
     }
+}
+
+/// The first different addresses of these.
+fn different(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    for ip in addresses.map(|ip| ip.to_canonical()) {
+        if found.len() < ADDRESSES_MAX && !found.contains(&ip) {
+            found.push(ip);
+        }
+    }
+    found
 }
 
 impl RegisterSettings {
@@ -161,5 +179,23 @@ mod tests {
             let ip = ip.parse().expect("an address");
             assert_eq!(registrars.is_of(&trunk, ip), expected, "{ip}");
         }
+    }
+
+    #[test]
+    fn new_addresses_of_a_registrar_displace_the_oldest() {
+        let registrars = Registrars::default();
+        let until = Instant::now() + Duration::from_secs(600);
+        let ip = |last: u8| IpAddr::from([192, 0, 2, last]);
+        let twice = [ip(1), ip(1), ip(2)].into_iter();
+        registrars.add("carrier", twice, until);
+        registrars.extend("carrier", [ip(3), ip(2)].into_iter());
+        registrars.extend("another", [ip(9)].into_iter());
+        let has = |last| registrars.has("carrier", ip(last));
+        assert_eq!([1, 2, 3, 9].map(has), [true, true, true, false]);
+        assert!(!registrars.have(ip(9)), "nobody is registered there");
+        registrars.extend("carrier", (100..100 + 30).map(ip));
+        assert_eq!([1, 2, 3, 129].map(has), [false, true, true, true]);
+        registrars.add("carrier", [ip(4)].into_iter(), until);
+        assert_eq!([3, 4].map(has), [false, true]);
     }
 }

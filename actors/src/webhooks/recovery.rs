@@ -20,10 +20,7 @@ use sea_orm::{
     sea_query::{BinOper, Expr, ExprTrait},
 };
 
-use super::{
-    courier::Courier,
-    store::results::lock_deliveries,
-};
+use super::{courier::Courier, store::results::lock_deliveries};
 
 /// Deliveries that one transaction makes pending.
 pub(super) const RECOVERY_BATCH: u64 = 500;

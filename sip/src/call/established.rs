@@ -5,10 +5,9 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::{
     AnswerSdp, Call, Control, DialogMessage, MediaHandle, Peer, Repeat,
     end::Termination,
-    note_change, refuse_offer,
-    requests::{PendingRequest, SUPPORTED_IN_REQUESTS},
-    session_timer::{self, Refresher},
-    transfer,
+    note_change,
+    refresh::{SessionRefresh, refreshed},
+    refuse_offer, transfer,
 };
 use crate::{
     leg::{LegEvent, Order},
@@ -32,10 +31,7 @@ struct EstablishedCall {
     patience: Instant,
     /// Held in place of the line from then on.
     waiting: Option<UnacknowledgedCall>,
-    /// A session refresh of ours that waits for its response.
-    refresh: Option<PendingRequest>,
-    /// When the session timer is due.
-    due: Option<Instant>,
+    refresh: SessionRefresh,
 }
 
 enum Event {
@@ -63,8 +59,7 @@ impl Call {
             told,
             patience: Instant::now() + PATIENCE,
             waiting: None,
-            refresh: None,
-            due: self.due(),
+            refresh: SessionRefresh::new(self.timer),
         };
         let over = loop {
             let event = self.next(&mut state).await;
@@ -88,14 +83,14 @@ impl Call {
             .unacknowledged
             .as_ref()
             .map_or(far, |(repeat, _)| repeat.next);
-        let due = state.due.unwrap_or(far);
+        let due = state.refresh.due.unwrap_or(far);
         let is_patient = !state.told && state.waiting.is_none();
         tokio::select! {
             order = self.orders.recv() => Event::Order(order),
             Some(received) = self.inbox.recv() => Event::Received(Box::new(received)),
             () = sleep_until(again) => Event::Again,
             () = sleep_until(due) => Event::Due,
-            answer = refreshed(&mut state.refresh) => Event::Refreshed(answer),
+            answer = refreshed(&mut state.refresh.pending) => Event::Refreshed(answer),
             step = transfer::next(&mut self.transfer) => Event::Transfer(step),
             () = first(&mut self.media), if !state.told => Event::Media,
             () = sleep_until(state.patience), if is_patient => Event::Impatient,
@@ -115,8 +110,8 @@ impl Call {
                 }
             },
             Event::Again => self.again(state),
-            Event::Due => self.timer_came(state).await,
-            Event::Refreshed(answer) => self.refreshed(answer, state).await,
+            Event::Due => self.timer_came(&mut state.refresh, state.unacknowledged.is_some()),
+            Event::Refreshed(answer) => self.refreshed(answer, &mut state.refresh).await,
             Event::Transfer(step) => self
                 .transferred(step)
                 .await
@@ -299,10 +294,8 @@ impl Call {
         reply: &Responder,
         state: &mut EstablishedCall,
     ) -> Option<(Option<String>, bool)> {
-        let ours_is_open = state
-            .refresh
-            .as_ref()
-            .is_some_and(|refresh| !refresh.request.body.is_empty());
+        let refresh = state.refresh.pending.as_ref();
+        let ours_is_open = refresh.is_some_and(|refresh| !refresh.request.body.is_empty());
         if ours_is_open {
             reply.refuse(491, "Request Pending");
             return None;
@@ -331,7 +324,7 @@ impl Call {
             self.peer = peer;
         }
         self.timer = timer.or(self.timer);
-        state.due = self.due();
+        state.refresh.renew(self.timer);
         let offers = answer.is_none();
         Some((answer, offers))
     }
@@ -347,107 +340,6 @@ impl Call {
         }
         None
     }
-
-    async fn timer_came(&mut self, state: &mut EstablishedCall) -> Option<Termination> {
-        let timer = self.timer?;
-        if timer.refresher == Refresher::Peer {
-            return Some(Termination::Gone(408, "the session was not refreshed"));
-        }
-        state.due = self.due();
-        if state.refresh.is_some() || state.unacknowledged.is_some() {
-            return None;
-        }
-        let method = if self.peer.updates {
-            Method::Update
-        } else {
-            Method::Invite
-        };
-        let mut request = self.dialog.request(method);
-        request.headers.push("Supported", SUPPORTED_IN_REQUESTS);
-        request
-            .headers
-            .push("Session-Expires", &timer.header(false));
-        if request.method == Method::Invite {
-            request.headers.push("Content-Type", "application/sdp");
-            request.body = self.session.unchanged().into_bytes();
-        }
-        match self.ask(request) {
-            Some(asked) => state.refresh = Some(asked),
-            None => {
-                // Its keys may not be sent outside TLS, which says nothing of the caller.
-                return Some(Termination::Broken(
-                    408,
-                    "the peer cannot be reached any more",
-                ));
-            }
-        }
-        None
-    }
-
-    async fn refreshed(
-        &mut self,
-        answer: Option<SipResponse>,
-        state: &mut EstablishedCall,
-    ) -> Option<Termination> {
-        let Some(response) = answer else {
-            self.route.forget();
-            return Some(Termination::Gone(408, "the peer does not answer any more"));
-        };
-        if response.status < 200 {
-            return None;
-        }
-        let refresh = state.refresh.take()?;
-        match response.status {
-            200..300 => {
-                self.dialog.retarget(&response.headers);
-                self.timer = session_timer::accepted(&response.headers).or(self.timer);
-                state.due = self.due();
-                if refresh.request.method == Method::Invite {
-                    self.acknowledge(refresh);
-                    if let Ok(terms) = self.session.accept(&response.body) {
-                        self.agreed(terms).await;
-                    }
-                }
-            }
-            401 | 407 => state.refresh = self.prove(&refresh, &response),
-            408 | 481 => {
-                return Some(Termination::Gone(
-                    response.status,
-                    "the peer knows nothing of the call",
-                ));
-            }
-            405 | 501 if self.peer.updates => {
-                self.peer.updates = false;
-                state.due = Some(Instant::now());
-            }
-            422 => {
-                let min = response
-                    .headers
-                    .get("Min-SE")
-                    .and_then(|min| min.parse().ok());
-                if let (Some(timer), Some(min)) = (&mut self.timer, min) {
-                    timer.seconds = timer.seconds.max(min).min(86_400);
-                }
-                state.due = Some(Instant::now() + Duration::from_secs(1));
-            }
-            491 => {
-                state.due = Some(Instant::now() + wait_after_glare(self.is_callers, rand::random()))
-            }
-            _ => {}
-        }
-        None
-    }
-}
-
-/// The wait after both sides made a request at once (RFC 3261, 14.1): 2.1 to 4 s for the side that chose the Call-ID, which is
-/// the caller, and 0 to 2 s for the other. `random` chooses within the range.
-fn wait_after_glare(peer_is_caller: bool, random: u16) -> Duration {
-    let (from, steps) = if peer_is_caller {
-        (0, 200)
-    } else {
-        (2_100, 190)
-    };
-    Duration::from_millis(from + 10 * u64::from(random % (steps + 1)))
 }
 
 /// Waits until the peer's first packet starts the call's media.
@@ -460,26 +352,4 @@ async fn first(media: &mut Option<MediaHandle>) {
         return;
     }
     std::future::pending().await
-}
-
-async fn refreshed(refresh: &mut Option<PendingRequest>) -> Option<SipResponse> {
-    match refresh {
-        Some(refresh) => refresh.answers.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_side_that_called_waits_longer_after_both_asked_at_once() {
-        for (peer_is_caller, from, to) in [(true, 0, 2_000), (false, 2_100, 4_000)] {
-            let waits = (0..=u16::MAX).map(|random| wait_after_glare(peer_is_caller, random));
-            let waits: Vec<_> = waits.map(|wait| wait.as_millis()).collect();
-            assert_eq!(waits.iter().min(), Some(&from));
-            assert_eq!(waits.iter().max(), Some(&to));
-        }
-    }
 }

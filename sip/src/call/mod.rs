@@ -15,6 +15,7 @@ mod no_leg;
 mod outbound;
 mod outgoing_leg;
 mod refer;
+mod refresh;
 mod requests;
 mod ring;
 mod route;
@@ -414,6 +415,7 @@ impl Call {
         let held = terms.held();
         let was_held = self.terms.as_ref().is_some_and(MediaTerms::held);
         self.terms = Some(terms.clone());
+        self.session.agreed(&terms);
         let signalling = self.flow.remote.ip();
         match (&self.media, self.sockets.take(), self.speech.take()) {
             (Some(media), ..) => {
@@ -458,10 +460,6 @@ impl Call {
     /// Reports an event without waiting: a reader with a full channel counts as gone.
     fn notify(&self, event: LegEvent) {
         let _ = self.events.try_send(event);
-    }
-
-    fn due(&self) -> Option<Instant> {
-        Some(Instant::now() + self.timer?.due())
     }
 }
 

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use crate::{
     media::{
-        sdp::{self, Local, MediaTerms, SdpRefusal},
-        srtp::MasterKey,
+        sdp::{self, Local, MediaTerms, OFFERED_SUITE, SdpRefusal},
+        srtp::{MasterKey, Suite},
     },
     settings::{AnswerOrder, Codec, SipTransport, Srtp, Trunk},
     shared::Shared,
@@ -24,6 +24,8 @@ pub struct SdpSession {
     /// The transport of the signalling, which carries the keys.
     transport: SipTransport,
     key: MasterKey,
+    /// The suite in which our key encrypts; `None` while the media is in clear.
+    in_use: Option<Suite>,
     id: u64,
     version: u64,
     username: &'static str,
@@ -47,7 +49,8 @@ impl SdpSession {
             answer_order: rules.answer_order,
             srtp: rules.srtp,
             transport: flow.transport,
-            key: MasterKey::new(rand::random::<[u8; 30]>()),
+            key: new_key(),
+            in_use: None,
             id: rand::random::<u64>() >> 3,
             version: 1,
             username: shared.user_agent.name,
@@ -80,14 +83,26 @@ impl SdpSession {
             self.said.clone_from(&text);
             return Ok((text, terms));
         }
+        // A suite has counters of its own, which begin again. With the old key they would repeat (RFC 3711, 9.1).
+        if terms.crypto.as_ref().map(|crypto| crypto.suite) != self.in_use {
+            self.key = new_key();
+        }
         self.version += 1;
         let (text, terms) = sdp::answer(offer, &self.local())?;
         self.said.clone_from(&text);
         Ok((text, terms))
     }
 
+    /// Media runs on these terms from now on. Encrypted media stays encrypted.
+    pub fn agreed(&mut self, terms: &MediaTerms) {
+        self.in_use = terms.crypto.as_ref().map(|crypto| crypto.suite);
+    }
+
     /// Offers everything that we support.
     pub fn offer(&mut self) -> String {
+        if self.in_use.is_some_and(|suite| suite != OFFERED_SUITE) {
+            self.key = new_key();
+        }
         let mut text = shaped(&sdp::offer(&self.local()), &self.said);
         if !self.said.is_empty() && text != self.said {
             self.version += 1;
@@ -116,13 +131,20 @@ impl SdpSession {
             port: self.port,
             codecs: &self.codecs,
             answer_order: self.answer_order,
-            srtp: self.srtp,
+            srtp: match self.in_use {
+                Some(_) => Srtp::Required,
+                None => self.srtp,
+            },
             key: self.key.clone(),
             session: self.id,
             version: self.version,
             username: self.username,
         }
     }
+}
+
+fn new_key() -> MasterKey {
+    MasterKey::new(rand::random::<[u8; 30]>())
 }
 
 /// Our offer with as many streams as our last description, in its order, because streams cannot be removed (RFC 3264, 8). Streams
@@ -142,21 +164,4 @@ fn shaped(offer: &str, said: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::shaped;
-
-    #[test]
-    fn a_later_offer_keeps_refused_streams() {
-        let offer = "v=0\r\nm=audio 4000 RTP/AVP 8 0\r\na=sendrecv\r\n";
-        for (said, expected) in [
-            ("", offer),
-            ("v=0\r\nm=audio 4000 RTP/AVP 8\r\na=recvonly\r\n", offer),
-            (
-                "v=0\r\nm=video 0 RTP/AVP 96\r\nm=audio 4000 RTP/AVP 8\r\na=sendrecv\r\nm=audio 0 RTP/SAVP 0\r\n",
-                "v=0\r\nm=video 0 RTP/AVP 96\r\nm=audio 4000 RTP/AVP 8 0\r\na=sendrecv\r\nm=audio 0 RTP/SAVP 0\r\n",
-            ),
-        ] {
-            assert_eq!(shaped(offer, said), expected, "{said}");
-        }
-    }
-}
+mod tests;

@@ -8,6 +8,11 @@ use crate::message::{Headers, split_list};
 pub const MIN_SECONDS: u32 = 90;
 const WANTED_SECONDS: u32 = 1_800;
 const MAX_SECONDS: u32 = 86_400;
+/// Pauses before a refused refresh is tried again, unless the peer names one.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Part of the session's time that is left for the answer to its last refresh.
+const ANSWERED: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refresher {
@@ -63,14 +68,57 @@ pub fn accepted(response: &Headers) -> Option<Timer> {
     })
 }
 
+/// The interval that a response demands at least.
+pub fn least(response: &Headers) -> Option<u32> {
+    let seconds: u32 = first_number(response.get("Min-SE")?)?;
+    Some(seconds.min(MAX_SECONDS))
+}
+
+/// The pause that a response asks for.
+pub fn retry_after(response: &Headers) -> Option<Duration> {
+    let seconds: u32 = first_number(response.get("Retry-After")?)?;
+    Some(Duration::from_secs(u64::from(seconds)))
+}
+
+/// The number at the beginning of a value, before parameters and comments.
+fn first_number(value: &str) -> Option<u32> {
+    let value = value.trim();
+    let end = value.find(|letter: char| !letter.is_ascii_digit());
+    value[..end.unwrap_or(value.len())].parse().ok()
+}
+
+/// The pause before a refused refresh is tried again: that which the peer asks for, within the rest of the session. `None` if no
+/// time is left.
+pub fn retry_pause(asked: Option<Duration>, left: Duration) -> Option<Duration> {
+    let latest = left
+        .checked_sub(ANSWERED)
+        .filter(|latest| *latest >= PAUSE_MIN)?;
+    let pause = asked.unwrap_or((left / 8).min(PAUSE_MAX));
+    Some(pause.clamp(PAUSE_MIN, latest))
+}
+
 impl Timer {
     /// Time until our refresh, or until the call ends because the peer has not refreshed.
     pub fn due(self) -> Duration {
-        let seconds = match self.refresher {
-            Refresher::Us => self.seconds / 2,
-            Refresher::Peer => self.seconds - (self.seconds / 3).min(32),
-        };
+        match self.refresher {
+            Refresher::Us => Duration::from_secs(u64::from(self.seconds / 2)),
+            Refresher::Peer => self.lasts(),
+        }
+    }
+
+    /// Time until the side that does not refresh gives the session up (RFC 4028, 10).
+    pub fn lasts(self) -> Duration {
+        let seconds = self.seconds - (self.seconds / 3).min(32);
         Duration::from_secs(u64::from(seconds))
+    }
+
+    /// Adds the headers of a refresh of ours. `least`: the interval that the peer has demanded, which all later refreshes name
+    /// (RFC 4028, 7.3).
+    pub fn ask(self, least: Option<u32>, headers: &mut Headers) {
+        headers.push("Session-Expires", &self.header(false));
+        if let Some(least) = least {
+            headers.push("Min-SE", &least.to_string());
+        }
     }
 
     /// The header for our response (`as_server`) or our request.
@@ -162,6 +210,53 @@ mod tests {
         ];
         for (given, expected) in table {
             assert_eq!(answer(&headers(given)), *expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_refresh_is_tried_again_within_the_session() {
+        let seconds = Duration::from_secs;
+        for (asked, left, pause) in [
+            (Some(10), 100, Some(10)),
+            (Some(0), 100, Some(1)),
+            // Not after the session.
+            (Some(600), 100, Some(98)),
+            (None, 872, Some(30)),
+            (None, 80, Some(10)),
+            (None, 4, Some(1)),
+            (None, 3, Some(1)),
+            (None, 2, None),
+            (Some(10), 2, None),
+            (Some(10), 0, None),
+        ] {
+            let paused = retry_pause(asked.map(seconds), seconds(left));
+            assert_eq!(paused, pause.map(seconds), "{asked:?} of {left}");
+        }
+        for (value, expected) in [
+            ("120", Some(120)),
+            ("18000;duration=3600", Some(18_000)),
+            ("120 (I'm in a meeting)", Some(120)),
+            ("soon", None),
+            ("949302838503028349304023988", None),
+        ] {
+            let retry = retry_after(&headers(&[("Retry-After", value)]));
+            assert_eq!(retry, expected.map(seconds), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_refresh_names_the_interval_that_the_peer_has_demanded() {
+        let refused = headers(&[("Min-SE", "300;x=y")]);
+        let timer = Timer {
+            seconds: 300,
+            refresher: Refresher::Us,
+            peer_knows: true,
+        };
+        for (least, expected) in [(least(&refused), Some("300")), (None, None)] {
+            let mut asked = Headers::default();
+            timer.ask(least, &mut asked);
+            assert_eq!(asked.get("Min-SE"), expected);
+            assert_eq!(asked.get("Session-Expires"), Some("300;refresher=uac"));
         }
     }
 

@@ -1,20 +1,30 @@
 //! Registration with trunks (RFC 3261, 10), kept up as long as the edge runs, with backoff after failures.
 
+mod failed_servers;
+mod granted;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::VecDeque,
+    io,
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
     time::Duration,
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, interval_at, timeout, timeout_at},
+};
 
+use self::failed_servers::FailedServers;
 use crate::{
     digest::answers::{ChallengeAnswers, UnansweredChallenge},
-    message::{Method, NameAddr, SipRequest, SipResponse, Uri},
+    message::{Host, Method, SipRequest, SipResponse, Uri},
     resolution::SipTarget,
     settings::RegisterSettings,
-    shared::{Shared, token},
+    shared::{Shared, is_certificate_fault, keep_secured, server_of, token},
     transport::Flow,
 };
 
@@ -27,6 +37,12 @@ const EARLY_MIN: u32 = 36;
 const EXPIRES_MAX: u32 = 86_400;
 /// Interval of keep-alives (two line ends), which keep NAT bindings and connections open.
 const PING: Duration = Duration::from_secs(25);
+/// Keep-alives between two look-ups of the registrar's addresses: fifty seconds.
+const PINGS_BEFORE_LOOK_UP: u32 = 2;
+/// Time limit for a better server to answer while the one that we are registered with is left: REGISTER was sent four times.
+const BETTER_SERVER: Duration = Duration::from_secs(4);
+/// Why no server is tried.
+const ASKED_TO_WAIT: &str = "each of its servers asked us to wait (Retry-After)";
 /// REGISTERs of one try: the first, and those after challenges of a proxy and the registrar, stale nonces, and a longer time.
 const REQUESTS_MAX: usize = 6;
 
@@ -45,8 +61,13 @@ pub enum RegistrationError {
     /// With this status.
     #[error("{} asks for other credentials than a digest with MD5 or SHA-256", challenger(*.0))]
     Challenge(u16),
+    /// With this status. It may ask us to wait for this long.
     #[error("the registrar refuses with status {0}")]
-    Refused(u16),
+    Refused(u16, Option<Duration>),
+    #[error(
+        "the registrar answers 200, but registers for 0 seconds; ask its operator whether the account may register from here"
+    )]
+    NotGranted,
 }
 
 impl RegistrationError {
@@ -54,22 +75,36 @@ impl RegistrationError {
     fn is_of_the_server(&self) -> bool {
         match self {
             Self::Silent => true,
-            Self::Refused(status) => *status == 408 || (500..600).contains(status),
-            Self::Address(_) | Self::Unreachable(_) | Self::Credentials(_) | Self::Challenge(_) => {
-                false
-            }
+            Self::Refused(status, _) => *status == 408 || (500..600).contains(status),
+            Self::Address(_)
+            | Self::Unreachable(_)
+            | Self::Credentials(_)
+            | Self::Challenge(_)
+            | Self::NotGranted => false,
+        }
+    }
+
+    /// The time for which the server asked us to wait.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused(_, retry_after) => *retry_after,
+            _ => None,
         }
     }
 
     /// The registrar's status, if that is why.
     fn status(&self) -> Option<u16> {
         match self {
-            Self::Refused(status) | Self::Credentials(status) | Self::Challenge(status) => {
+            Self::Refused(status, _) | Self::Credentials(status) | Self::Challenge(status) => {
                 Some(*status)
             }
-            Self::Address(_) | Self::Unreachable(_) | Self::Silent => None,
+            Self::Address(_) | Self::Unreachable(_) | Self::Silent | Self::NotGranted => None,
         }
     }
+}
+
+fn is_connected(flow: &Flow) -> bool {
+    flow.is_reliable() && flow.is_open()
 }
 
 fn challenger(status: u16) -> &'static str {
@@ -88,11 +123,13 @@ pub struct Registration {
     proxy: Option<Uri>,
     /// The address of record.
     record: Uri,
+    /// The route to the server that was tried last; `None` after a failure of all.
     flow: Option<Flow>,
     /// Servers of `hop`, as the DNS named them last. Any of them may send calls.
-    targets: VecDeque<SipTarget>,
+    targets: Vec<SipTarget>,
+    failed: FailedServers,
     /// Servers of the registrar behind a proxy. They may send calls, too.
-    behind_proxy: VecDeque<SipTarget>,
+    behind_proxy: Vec<SipTarget>,
     /// The addresses of the registrar's own name, which may send calls, too.
     named: Vec<IpAddr>,
     call_id: String,
@@ -100,6 +137,8 @@ pub struct Registration {
     number: u32,
     answers: ChallengeAnswers,
     expires: u32,
+    /// Interval of keep-alives.
+    ping: Duration,
 }
 
 impl Registration {
@@ -123,20 +162,22 @@ impl Registration {
             proxy,
             record,
             flow: None,
-            targets: VecDeque::new(),
-            behind_proxy: VecDeque::new(),
+            targets: Vec::new(),
+            failed: FailedServers::default(),
+            behind_proxy: Vec::new(),
             named: Vec::new(),
             tag: token(),
             number: 0,
             answers: ChallengeAnswers::default(),
             expires: register.expires_seconds,
+            ping: PING,
         })
     }
 
     /// Looks the servers up again, because carriers change them. Keeps the last ones if the DNS names none.
     async fn look_up(&mut self) -> Result<(), RegistrationError> {
         let shared = self.shared.clone();
-        match shared.targets(self.hop(), self.flow.as_ref()).await {
+        match shared.targets_near(self.hop(), self.flow.as_ref()).await {
             Ok(found) if !found.is_empty() => self.targets = found,
             Err(error) if self.targets.is_empty() => {
                 return Err(RegistrationError::Unreachable(error));
@@ -144,7 +185,7 @@ impl Registration {
             Ok(_) | Err(_) => {}
         }
         if self.proxy.is_some()
-            && let Ok(found) = shared.targets(&self.registrar, None).await
+            && let Ok(found) = shared.targets_near(&self.registrar, None).await
             && !found.is_empty()
         {
             self.behind_proxy = found;
@@ -167,40 +208,97 @@ impl Registration {
             .chain(servers.map(|server| server.address.ip()))
     }
 
-    /// Registers at the first server that can. `expires` of 0 unregisters, `None` changes nothing. Returns the seconds granted.
-    pub async fn once(&mut self, expires: Option<u32>) -> Result<u32, RegistrationError> {
-        // The last REGISTER of all does not wait for the DNS.
-        if expires != Some(0) || self.targets.is_empty() {
-            self.look_up().await?;
-        }
-        let (shared, hop) = (self.shared.clone(), self.hop().clone());
-        let mut targets = self.targets.clone();
-        let mut failed = None;
-        let is_connected = |flow: &&Flow| flow.is_reliable() && flow.is_open();
-        let mut connected = self.flow.as_ref().filter(is_connected).cloned();
-        loop {
-            let flow = match connected.take() {
-                Some(flow) => flow,
-                None => {
-                    let known = self.flow.as_ref();
-                    let flow = shared.flow_among(&mut targets, &hop.host, known).await;
-                    flow.map_err(|error| failed.unwrap_or(RegistrationError::Unreachable(error)))?
-                }
-            };
-            let is_this = |target: &SipTarget| {
-                (target.transport, target.address) == (flow.transport, flow.remote)
-            };
-            targets.retain(|target| !is_this(target));
-            self.flow = Some(flow.clone());
-            match self.at(&flow, expires).await {
-                // Another server may be able to (RFC 3263, 4.3).
-                Err(error) if error.is_of_the_server() => {
-                    self.answers = ChallengeAnswers::default();
-                    failed = Some(error);
-                }
-                done => return done,
+    /// Servers in the order in which they are tried. A `current` one comes first if we unregister there, or if its connection is
+    /// open and the DNS names it no more.
+    fn to_try(&self, current: Option<&Flow>, is_last: bool) -> VecDeque<SipTarget> {
+        let mut servers = self.targets.clone();
+        if let Some(flow) = current {
+            let current = server_of(flow);
+            if is_last || is_connected(flow) && !servers.contains(&current) {
+                servers.retain(|server| *server != current);
+                servers.insert(0, current);
             }
         }
+        self.failed.order(servers, Instant::now())
+    }
+
+    /// Registers at the first server that can, so it returns to a preferred one. `expires` of 0 unregisters, `None` changes nothing.
+    /// Returns the seconds granted.
+    pub async fn once(&mut self, expires: Option<u32>) -> Result<u32, RegistrationError> {
+        let is_last = expires == Some(0);
+        // The last REGISTER of all does not wait for the DNS.
+        if !is_last || self.targets.is_empty() {
+            self.look_up().await?;
+        }
+        let host = self.hop().host.clone();
+        let current = self.flow.clone();
+        let mut targets = self.to_try(current.as_ref(), is_last);
+        let mut failed = None;
+        while let Some(server) = targets.pop_front() {
+            let flow = match self.reach(server, &host, current.as_ref()).await {
+                Ok(flow) => flow,
+                Err(error) => {
+                    keep_secured(&mut targets, &error);
+                    failed.get_or_insert(RegistrationError::Unreachable(error));
+                    continue;
+                }
+            };
+            self.flow = Some(flow.clone());
+            let current = current.as_ref().map(server_of);
+            if current != Some(server) {
+                // The nonce of one server means nothing to another.
+                self.answers = ChallengeAnswers::default();
+            }
+            let is_current_left = current.is_some_and(|current| targets.contains(&current));
+            let tried = self.at(&flow, expires);
+            let done = match is_current_left {
+                true => timeout(BETTER_SERVER, tried)
+                    .await
+                    .unwrap_or(Err(RegistrationError::Silent)),
+                false => tried.await,
+            };
+            let Err(error) = done else {
+                self.failed.forget(server);
+                return done;
+            };
+            // Another server may be able to (RFC 3263, 4.3).
+            let is_next = is_current_left || error.is_of_the_server();
+            if is_next || error.retry_after().is_some() {
+                let now = Instant::now();
+                self.failed.note(server, error.retry_after(), now);
+            }
+            if !is_next {
+                return Err(error);
+            }
+            failed = Some(error);
+        }
+        Err(failed.unwrap_or_else(|| {
+            RegistrationError::Unreachable(match self.targets.is_empty() {
+                true => io::ErrorKind::NotFound.into(),
+                false => io::Error::other(ASKED_TO_WAIT),
+            })
+        }))
+    }
+
+    /// The route to a server; the connection to the `current` one is used again.
+    async fn reach(
+        &mut self,
+        server: SipTarget,
+        host: &Host,
+        current: Option<&Flow>,
+    ) -> io::Result<Flow> {
+        let here = current.filter(|flow| is_connected(flow) && server_of(flow) == server);
+        if let Some(flow) = here {
+            return Ok(flow.clone());
+        }
+        let flow = self.shared.flow_to(server, host, current).await;
+        // After a fault of its certificate the server stays the first, so that none without TLS is tried before it.
+        if let Err(error) = &flow
+            && !is_certificate_fault(error)
+        {
+            self.failed.note(server, None, Instant::now());
+        }
+        flow
     }
 
     /// Sends a REGISTER, and again with the credentials of everybody who challenges it.
@@ -216,7 +314,14 @@ impl Registration {
                 }
             };
             match response.status {
-                200..300 => return Ok(self.granted(&response, expires.unwrap_or_default())),
+                200..300 => {
+                    let asked = expires.unwrap_or_default();
+                    let granted = self.granted(&response, flow, asked);
+                    return match (asked, granted) {
+                        (1.., 0) => Err(RegistrationError::NotGranted),
+                        _ => Ok(granted),
+                    };
+                }
                 401 | 407 => {
                     self.challenged(&response)?;
                     refused = RegistrationError::Credentials(response.status);
@@ -226,12 +331,15 @@ impl Registration {
                         .headers
                         .get("Min-Expires")
                         .and_then(|least| least.parse().ok());
-                    let least: u32 = least.ok_or(RegistrationError::Refused(423))?;
+                    let least: u32 = least.ok_or(RegistrationError::Refused(423, None))?;
                     self.expires = least.min(EXPIRES_MAX);
                     expires = expires.map(|_| self.expires);
-                    refused = RegistrationError::Refused(423);
+                    refused = RegistrationError::Refused(423, None);
                 }
-                status => return Err(RegistrationError::Refused(status)),
+                status => {
+                    let retry_after = failed_servers::retry_after(&response.headers);
+                    return Err(RegistrationError::Refused(status, retry_after));
+                }
             }
         }
         Err(refused)
@@ -285,39 +393,31 @@ impl Registration {
         })
     }
 
-    /// Seconds granted: those of our Contact in the response, else those of Expires.
-    fn granted(&self, response: &SipResponse, asked: u32) -> u32 {
-        let (host, port) = match &self.flow {
-            Some(flow) => self.shared.reached_at(flow),
-            None => return asked,
-        };
-        let ours = response
-            .headers
-            .list("Contact")
-            .iter()
-            .filter_map(|contact| contact.parse::<NameAddr>().ok())
-            .find(|contact| contact.uri.host == host && contact.uri.port == Some(port))
-            .and_then(|contact| contact.param("expires")?.parse().ok());
-        let all = response
-            .headers
-            .get("Expires")
-            .and_then(|all| all.parse().ok());
-        ours.or(all).unwrap_or(asked).min(EXPIRES_MAX)
+    fn granted(&self, response: &SipResponse, flow: &Flow, asked: u32) -> u32 {
+        let (host, port) = self.shared.reached_at(flow);
+        let ours = Uri::sip(&self.record.user, host, Some(port));
+        let granted = granted::seconds(&response.headers, &ours);
+        granted.unwrap_or(asked).min(EXPIRES_MAX)
     }
 
-    /// Sends keep-alives until the next renewal; false if the connection is lost before.
-    async fn stay(&self, until: Instant) -> bool {
-        while let Some(flow) = &self.flow {
-            let next = (Instant::now() + PING).min(until);
-            tokio::time::sleep_until(next).await;
-            if next >= until {
-                return true;
+    /// Sends keep-alives until the next renewal, or until the connection is lost. The registrar's names are looked up again
+    /// meanwhile: calls from their new addresses are admitted.
+    async fn stay(&mut self, trunk: &str, until: Instant) {
+        let mut pings = interval_at(Instant::now() + self.ping, self.ping);
+        for sent in 1_u32.. {
+            if timeout_at(until, pings.tick()).await.is_err() {
+                return;
             }
-            if !flow.send(b"\r\n\r\n") {
-                return false;
+            let flow = self.flow.as_ref();
+            if !flow.is_some_and(|flow| flow.send(b"\r\n\r\n")) {
+                return;
+            }
+            if sent.is_multiple_of(PINGS_BEFORE_LOOK_UP) {
+                // Without an answer the last addresses stay.
+                let _ = timeout_at(until, self.look_up()).await;
+                self.shared.registrars.extend(trunk, self.addresses());
             }
         }
-        true
     }
 
     /// Registers and renews until `closing`, then unregisters.
@@ -343,18 +443,20 @@ impl Registration {
                     let until = asked + Duration::from_secs(granted.into());
                     self.shared.registrars.add(trunk, self.addresses(), until);
                     tracing::info!(trunk, seconds = granted, "registered");
-                    self.stay(asked + renewed_after(granted)).await;
+                    self.stay(trunk, asked + renewed_after(granted)).await;
                 }
                 Err(error) => {
                     let tried = self.addresses().next();
                     let tried = tried.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
                     let failed = (error.status(), &*error.to_string());
                     let refusals = &self.shared.refusals;
-                    refusals.note_registration(trunk, failed, tried, pause.as_secs());
+                    let wait = self.failed.wait(&self.targets, Instant::now()).max(pause);
+                    let again = (wait + Duration::from_millis(999)).as_secs();
+                    refusals.note_registration(trunk, failed, tried, again);
                     // The registrar keeps an earlier registration until it expires.
                     self.flow = None;
                     let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 1_000));
-                    tokio::time::sleep(pause + jitter).await;
+                    tokio::time::sleep(wait + jitter).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
@@ -366,49 +468,4 @@ impl Registration {
 fn renewed_after(granted: u32) -> Duration {
     let early = (granted / 4).clamp(EARLY_MIN, 60).min(granted / 3 * 2);
     Duration::from_secs(u64::from(granted.saturating_sub(early).max(1)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_names_who_refuses() {
-        for (error, words) in [
-            (
-                RegistrationError::Credentials(401),
-                "the registrar refuses username or password",
-            ),
-            (
-                RegistrationError::Credentials(407),
-                "a proxy before the registrar refuses username or password",
-            ),
-            (
-                RegistrationError::Challenge(407),
-                "a proxy before the registrar asks for other credentials than a digest with MD5 or SHA-256",
-            ),
-        ] {
-            assert_eq!(error.to_string(), words);
-        }
-    }
-
-    #[test]
-    fn renewals_come_in_time() {
-        for (granted, after) in [
-            (3600, 3540),
-            (160, 120),
-            (120, 84),
-            (60, 24),
-            (30, 10),
-            (4, 2),
-            (1, 1),
-            (0, 1),
-        ] {
-            assert_eq!(
-                renewed_after(granted),
-                Duration::from_secs(after),
-                "{granted}"
-            );
-        }
-    }
 }

@@ -8,10 +8,9 @@ use crate::{
 
 /// Refuses unknown required extensions, and bodies other than SDP.
 pub fn check_requirements(request: &SipRequest) -> Result<(), StatelessResponse> {
-    let required = ["Require", "Proxy-Require"];
+    // Not Proxy-Require, which is for proxies on the way (RFC 3261, 20.29), such as those that hide the caller (RFC 3323).
+    let required = request.headers.list("Require").into_iter();
     let strange: Vec<String> = required
-        .iter()
-        .flat_map(|name| request.headers.list(name))
         .filter(|extension| {
             !EXTENSIONS
                 .iter()

@@ -3,6 +3,8 @@
 //! Of credentials the parts that prove nothing are kept. Of bodies only SDP and the progress of a transfer are kept, without keys:
 //! others may hold what a caller typed. `Identity` (RFC 8224) has the numbers in a form that cannot be masked.
 
+use std::borrow::Cow;
+
 use crate::message::{Headers, SipMessage, head_end, parse, take_sdp};
 
 /// A longer message is cut.
@@ -19,8 +21,10 @@ const PROOFS: [&str; 4] = [
 const HARMLESS: [&str; 6] = ["username", "realm", "uri", "algorithm", "qop", "nc"];
 /// Names of extension headers with secrets contain one of these.
 const SECRETS: [&str; 5] = ["password", "secret", "token", "cookie", "api-key"];
+/// The text before the user of a URI.
+const BEFORE_USER: [&str; 3] = ["sip:", "sips:", "://"];
 const SDP: &str = "application/sdp";
-/// A field of an SDP before its key, which ends the line.
+/// The text before a key, which ends the line.
 const KEYS: [&str; 3] = ["inline:", "key-mgmt:", "ice-pwd:"];
 
 /// The message as it is kept.
@@ -55,7 +59,7 @@ pub fn kept(bytes: &[u8]) -> String {
             Some((name, value)) if is(name, "Content-Type", "c") && is_multipart(value) => {
                 out.push_str(&format!("{name}: {kind}"));
             }
-            _ => out.push_str(&without_passwords(&line)),
+            _ => out.push_str(&without_passwords(without_key(&line).as_ref())),
         }
         out.push_str("\r\n");
     }
@@ -71,7 +75,9 @@ fn kept_body(mut headers: Headers, mut body: Vec<u8>, most: usize) -> (String, S
     let body = String::from_utf8_lossy(&body);
     let body = match kind.as_str() {
         SDP => without_keys(&body),
-        "message/sipfrag" => body.lines().next().unwrap_or_default().to_owned(),
+        "message/sipfrag" => {
+            without_passwords(&without_key(body.lines().next().unwrap_or_default()))
+        }
         _ => String::new(),
     };
     (kind, body)
@@ -87,7 +93,7 @@ fn is_secret(name: &str) -> bool {
     SECRETS.iter().any(|secret| name.contains(secret))
 }
 
-/// The line without passwords in its URIs: `sip:ayu:secret@b`.
+/// The line without passwords in its URIs: `sip:ayu:secret@b`, `http://ayu:secret@b/x`.
 fn without_passwords(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     // Each piece after the first follows an @.
@@ -98,7 +104,7 @@ fn without_passwords(line: &str) -> String {
             break;
         }
         let lower = piece.to_ascii_lowercase();
-        let user = ["sip:", "sips:"].iter().filter_map(|scheme| {
+        let user = BEFORE_USER.iter().filter_map(|scheme| {
             let at = lower.rfind(scheme)?;
             Some(at + scheme.len())
         });
@@ -162,25 +168,37 @@ fn without_keys(sdp: &str) -> String {
     let mut out = String::with_capacity(sdp.len());
     for line in sdp.split_inclusive('\n') {
         let (text, end) = line.split_at(line.trim_end_matches(['\r', '\n']).len());
-        let lower = text.to_ascii_lowercase();
-        let key = KEYS.iter().filter_map(|name| {
-            let at = lower.find(name)?;
-            Some(at + name.len())
-        });
         let is_field = text.get(1..).is_some_and(|rest| rest.starts_with('='));
-        let shown = match key.min() {
-            _ if lower.starts_with("k=") => 2,
-            _ if !is_field => 0,
-            Some(key) => key,
-            None => text.len(),
+        let shown = match text {
+            _ if text.starts_with(['k', 'K']) && is_field => Cow::Owned(masked_after(text, 2)),
+            _ if !is_field => Cow::Owned(masked_after(text, 0)),
+            _ => without_key(text),
         };
-        out.push_str(text.get(..shown).unwrap_or_default());
-        if shown < text.len() {
-            out.push('*');
-        }
+        out.push_str(&without_passwords(&shown));
         out.push_str(end);
     }
     out
+}
+
+/// The line without a key of media, which ends it. Some gateways put keys into headers of their own.
+fn without_key(line: &str) -> Cow<'_, str> {
+    let lower = line.to_ascii_lowercase();
+    let key = KEYS.iter().filter_map(|name| {
+        let at = lower.find(name)?;
+        Some(at + name.len())
+    });
+    match key.min() {
+        Some(key) => Cow::Owned(masked_after(line, key)),
+        None => Cow::Borrowed(line),
+    }
+}
+
+/// The first bytes of a line, and a mask in place of the rest.
+fn masked_after(line: &str, bytes: usize) -> String {
+    match line.get(bytes..) {
+        Some("") | None => line.to_owned(),
+        Some(_) => format!("{}*", &line[..bytes]),
+    }
 }
 
 #[cfg(test)]
@@ -285,8 +303,50 @@ mod tests {
                 "<sip:192.0.2.1:5060>, <sip:ayu@b>",
                 "<sip:192.0.2.1:5060>, <sip:ayu@b>",
             ),
+            (
+                "Alert-Info: <http://ayu:x@b/ring>, <HTTPS://budi:y:z@c:8443/ring>",
+                "Alert-Info: <http://ayu:*@b/ring>, <HTTPS://budi:*@c:8443/ring>",
+            ),
+            (
+                "Call-Info: <http://b:8080/a>, <sip:ayu@c>, <ftp://:x@d>",
+                "Call-Info: <http://b:8080/a>, <sip:ayu@c>, <ftp://:*@d>",
+            ),
+            (
+                "Error-Info: <http://b:8080/a>",
+                "Error-Info: <http://b:8080/a>",
+            ),
         ] {
             assert_eq!(super::without_passwords(line), shown);
+        }
+    }
+
+    #[test]
+    fn keys_and_passwords_are_removed_wherever_they_stand() {
+        let message = "NOTIFY sip:ayu:GEHEIM@b SIP/2.0\r\nX-Crypto: 1 AES_CM_128_HMAC_SHA1_80 INLINE:GEHEIM|2^31\r\n\
+            X-Folded: 1 X\r\n inline:GEHEIM\r\nAlert-Info: <http://ayu:GEHEIM@b/x>\r\nSubject: inline\r\n";
+        for (kind, body, shown) in [
+            (
+                "application/sdp",
+                "v=0\r\nu=https://ayu:GEHEIM@b/\r\ns=inline:GEHEIM\r\n",
+                "v=0\r\nu=https://ayu:*@b/\r\ns=inline:*\r\n",
+            ),
+            (
+                "message/sipfrag",
+                "SIP/2.0 302 <sip:ayu:GEHEIM@b>",
+                "SIP/2.0 302 <sip:ayu:*@b>",
+            ),
+            (
+                "message/sipfrag",
+                "SIP/2.0 200 inline:GEHEIM",
+                "SIP/2.0 200 inline:*",
+            ),
+        ] {
+            let message = format!("{message}Content-Type: {kind}\r\n\r\n{body}");
+            let expected = format!(
+                "NOTIFY sip:ayu:*@b SIP/2.0\r\nX-Crypto: 1 AES_CM_128_HMAC_SHA1_80 INLINE:*\r\nX-Folded: 1 X inline:*\r\n\
+                 Alert-Info: <http://ayu:*@b/x>\r\nSubject: inline\r\nContent-Type: {kind}\r\n\r\n{shown}"
+            );
+            assert_eq!(kept(message.as_bytes()), expected);
         }
     }
 

@@ -99,11 +99,11 @@ impl Encoder {
         })
     }
 
-    /// Appends the packet of [`FRAME`] samples.
+    /// Appends the packet of a frame of 10 or 20 ms.
     pub fn encode(&mut self, frame: &[i16], out: &mut Vec<u8>) -> Result<(), Error> {
         let length = self
             .inner
-            .encode_i16(frame, FRAME, &mut self.packet)
+            .encode_i16(frame, frame.len(), &mut self.packet)
             .map_err(Error::Opus)?;
         out.extend_from_slice(&self.packet[..length]);
         Ok(())

@@ -21,12 +21,28 @@ const TARGETS_MAX: usize = 16;
 const RESOLVED: Duration = Duration::from_secs(4);
 /// The part of it for services; the rest is for the addresses of a name without any.
 const SERVED: Duration = Duration::from_secs(3);
+/// The part of that for NAPTR records, which some nameservers refuse or drop. The first silent nameserver takes 2 s of it.
+const POINTED: Duration = Duration::from_millis(2_200);
+/// Why the addresses of a name are not asked for (RFC 2782).
+const DECLINED: &str =
+    "the SRV record of its domain says that it has no such service (target \".\")";
 
 /// A server of a SIP service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SipTarget {
     pub transport: SipTransport,
     pub address: SocketAddr,
+}
+
+/// A server with its rank: by the service, and within that by the priority of its SRV record.
+type RankedTarget = ((usize, u16), SipTarget);
+
+/// Answers of the DNS about the services of a name.
+#[derive(Debug, Default)]
+struct FoundServices {
+    targets: Vec<RankedTarget>,
+    /// Transports whose service the name decidedly does not have.
+    declined: Vec<SipTransport>,
 }
 
 /// The addresses of a host, the preferred one first; empty if the name has none.
@@ -79,12 +95,23 @@ pub fn port_of(uri: &Uri, transport: SipTransport) -> u16 {
 /// The servers of a URI, those of an address family that we listen on first. Services of a name without a port are looked up; a
 /// name without any has its addresses, with the `usual` transport.
 ///
-/// Errors: the DNS does not answer within 4 s.
+/// Errors: the DNS does not answer within 4 s, or says that there is no such service.
 pub async fn targets(
     uri: &Uri,
     usual: SipTransport,
     nameservers: &Nameservers,
     listen: &[ListenAddress],
+) -> io::Result<Vec<SipTarget>> {
+    targets_near(uri, usual, nameservers, listen, None).await
+}
+
+/// The same. Of servers with the same rank, `near` is the first.
+pub async fn targets_near(
+    uri: &Uri,
+    usual: SipTransport,
+    nameservers: &Nameservers,
+    listen: &[ListenAddress],
+    near: Option<SipTarget>,
 ) -> io::Result<Vec<SipTarget>> {
     let found = timeout(RESOLVED, looked_up(uri, usual, nameservers)).await;
     let mut found = found.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
@@ -93,64 +120,70 @@ pub async fn targets(
         let mut listen = listen.iter().filter(datagrams);
         listen.any(|listen| listen.address.is_ipv4() == target.address.is_ipv4())
     };
-    found.sort_by_key(|target| !serves(target));
-    Ok(found)
+    found.sort_by_key(|(rank, target)| (!serves(target), *rank, near != Some(*target)));
+    Ok(found.into_iter().map(|(_, target)| target).collect())
 }
 
 async fn looked_up(
     uri: &Uri,
     usual: SipTransport,
     nameservers: &Nameservers,
-) -> io::Result<Vec<SipTarget>> {
+) -> io::Result<Vec<RankedTarget>> {
+    let transport = named_transport(uri).unwrap_or(usual);
     if let (Host::Name(name), None) = (&uri.host, uri.port)
         && name.contains('.')
     {
-        let mut found = Vec::new();
+        let mut found = FoundServices::default();
         let service = served(name, named_transport(uri), nameservers, &mut found);
         // Those that were found in time are tried.
         let _ = timeout(SERVED, service).await;
-        if !found.is_empty() {
-            return Ok(found);
+        if !found.targets.is_empty() {
+            return Ok(found.targets);
+        }
+        if found.declined.contains(&transport) {
+            return Err(io::Error::new(io::ErrorKind::NotFound, DECLINED));
         }
     }
-    let transport = named_transport(uri).unwrap_or(usual);
     let found = addresses_by(nameservers, &uri.host, port_of(uri, transport)).await?;
-    let target = |address| SipTarget { transport, address };
+    let target = |address| ((0, 0), SipTarget { transport, address });
     Ok(found.into_iter().take(TARGETS_MAX).map(target).collect())
 }
 
-/// Adds the servers that the DNS names as a service of this name.
+/// Adds the servers that the DNS names as a service of this name. A question that fails hides only its own records: nameservers
+/// that know no NAPTR records may know the SRV records (RFC 3263, 4.1).
 async fn served(
     name: &str,
     named: Option<SipTransport>,
     nameservers: &Nameservers,
-    found: &mut Vec<SipTarget>,
+    found: &mut FoundServices,
 ) {
     let pointers = match named {
         Some(_) => Vec::new(),
-        None => match nameservers.pointers(name).await {
-            Ok(pointers) => pointers,
-            // Another question would not be answered either.
-            Err(_) => return,
-        },
+        None => {
+            let pointers = timeout(POINTED, nameservers.pointers(name)).await;
+            pointers.ok().and_then(Result::ok).unwrap_or_default()
+        }
     };
-    for (transport, service) in service_names(name, named, pointers) {
+    for (at, (transport, service)) in (0..).zip(service_names(name, named, pointers)) {
         let Ok(services) = nameservers.services(&service).await else {
-            return;
+            continue;
         };
+        if order::is_declined(&services) {
+            found.declined.push(transport);
+        }
         for record in order::by_weight(services, rand::random) {
             let Ok(host) = record.target.parse() else {
                 continue;
             };
             let addresses = addresses_by(nameservers, &host, record.port).await;
-            let addresses = addresses.unwrap_or_default();
-            found.extend(
-                addresses
-                    .into_iter()
-                    .map(|address| SipTarget { transport, address }),
-            );
-            if found.len() >= TARGETS_MAX {
-                found.truncate(TARGETS_MAX);
+            let target = |address| {
+                let rank = (at, record.priority);
+                (rank, SipTarget { transport, address })
+            };
+            let addresses = addresses.unwrap_or_default().into_iter();
+            found.targets.extend(addresses.map(target));
+            if found.targets.len() >= TARGETS_MAX {
+                found.targets.truncate(TARGETS_MAX);
                 return;
             }
         }

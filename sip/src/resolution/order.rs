@@ -33,6 +33,11 @@ pub fn service_names(
     names
 }
 
+/// True if the records say that there is no such service: their only target is the root (RFC 2782).
+pub fn is_declined(services: &[ServiceRecord]) -> bool {
+    !services.is_empty() && services.iter().all(|service| service.target.is_empty())
+}
+
 /// Servers by priority, and at random by weight among those of the same (RFC 2782). A target of the root is no server.
 pub fn by_weight(
     mut services: Vec<ServiceRecord>,
@@ -92,6 +97,19 @@ mod tests {
         let firsts = (0..5).map(|random| by_weight(services(), || random).remove(0).target);
         let large = firsts.filter(|first| first == "large").count();
         assert_eq!(large, 3, "three of five");
+    }
+
+    #[test]
+    fn a_service_is_declined_by_the_root_as_its_only_target() {
+        for (targets, expected) in [
+            (&[][..], false),
+            (&[""][..], true),
+            (&["", "sbc"][..], false),
+            (&["sbc"][..], false),
+        ] {
+            let services: Vec<_> = targets.iter().map(|it| service(1, 0, it)).collect();
+            assert_eq!(is_declined(&services), expected, "{targets:?}");
+        }
     }
 
     #[test]

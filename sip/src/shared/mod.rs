@@ -1,5 +1,6 @@
 //! State shared by all calls and registrations of an edge: sockets, transactions, open dialogs, counters.
 
+mod certificate_faults;
 mod own_addresses;
 mod public_address;
 mod routes;
@@ -23,7 +24,11 @@ use crate::{
     transport::{Flow, Receive},
 };
 
-pub use self::public_address::PublicAddress;
+pub use self::{
+    certificate_faults::is_certificate_fault,
+    public_address::PublicAddress,
+    routes::{keep_secured, server_of},
+};
 
 /// Methods that are served.
 pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY, INFO";

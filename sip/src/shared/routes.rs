@@ -9,7 +9,10 @@ use std::{
 
 use tokio::time::timeout;
 
-use super::Shared;
+use super::{
+    Shared,
+    certificate_faults::{in_words, is_certificate_fault},
+};
 use crate::{
     address_rules::is_hidden,
     message::{Host, Uri},
@@ -23,6 +26,22 @@ const NAMED_MAX: usize = 3;
 /// The longest look-up of addresses beside those of servers.
 const NAMED_WITHIN: Duration = Duration::from_secs(1);
 
+/// The server at the other end of a route.
+pub fn server_of(flow: &Flow) -> SipTarget {
+    SipTarget {
+        transport: flow.transport,
+        address: flow.remote,
+    }
+}
+
+/// Removes servers without TLS, if this error is the fault of a certificate: otherwise an impostor could bring our credentials into
+/// the clear.
+pub fn keep_secured(targets: &mut VecDeque<SipTarget>, error: &io::Error) {
+    if is_certificate_fault(error) {
+        targets.retain(|target| target.transport == SipTransport::Tls);
+    }
+}
+
 impl Shared {
     /// The servers of a URI, in the order in which they are tried: the one of `known` first, where the last request went.
     pub async fn targets(
@@ -30,15 +49,21 @@ impl Shared {
         uri: &Uri,
         known: Option<&Flow>,
     ) -> io::Result<VecDeque<SipTarget>> {
-        let usual = known.map_or(SipTransport::Udp, |known| known.transport);
-        let listen = &self.settings.listen;
-        let mut found = resolution::targets(uri, usual, &self.nameservers, listen).await?;
-        let is_known = |target: &SipTarget| {
-            let known = known.map(|known| (known.transport, known.remote));
-            known == Some((target.transport, target.address))
-        };
-        found.sort_by_key(|target| !is_known(target));
+        let mut found = self.targets_near(uri, known).await?;
+        let known = known.map(server_of);
+        found.sort_by_key(|target| known != Some(*target));
         Ok(found.into())
+    }
+
+    /// The servers of a URI in the order of the DNS. The one of `known` is the first of its rank only.
+    pub async fn targets_near(
+        &self,
+        uri: &Uri,
+        known: Option<&Flow>,
+    ) -> io::Result<Vec<SipTarget>> {
+        let usual = known.map_or(SipTransport::Udp, |known| known.transport);
+        let (listen, known) = (&self.settings.listen, known.map(server_of));
+        resolution::targets_near(uri, usual, &self.nameservers, listen, known).await
     }
 
     /// The addresses of a host by its own name; empty if they are not found within a second.
@@ -49,7 +74,8 @@ impl Shared {
         found.iter().map(SocketAddr::ip).collect()
     }
 
-    /// The route to the first of these servers that can be reached. It is removed, with those before it.
+    /// The route to the first of these servers that can be reached. It is removed, with those before it. After the fault of a
+    /// certificate only servers with TLS are tried.
     pub async fn flow_among(
         &self,
         targets: &mut VecDeque<SipTarget>,
@@ -58,9 +84,12 @@ impl Shared {
     ) -> io::Result<Flow> {
         let mut failed = io::Error::from(io::ErrorKind::NotFound);
         while let Some(target) = targets.pop_front() {
-            match self.begun(target, host, known).await {
+            match self.flow_to(target, host, known).await {
                 Ok(flow) => return Ok(flow),
-                Err(error) => failed = error,
+                Err(error) => {
+                    keep_secured(targets, &error);
+                    failed = error;
+                }
             }
         }
         Err(failed)
@@ -135,7 +164,9 @@ impl Shared {
     }
 
     /// Opens the route to a server. A connection that is open already is not looked for.
-    async fn begun(
+    ///
+    /// Errors: it cannot be reached, or its certificate is refused ([`is_certificate_fault`]).
+    pub async fn flow_to(
         &self,
         target: SipTarget,
         host: &Host,
@@ -151,7 +182,8 @@ impl Shared {
             .and_then(|sockets| sockets.receiver.upgrade());
         let receiver = receiver.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
         let secured = (transport == SipTransport::Tls).then_some((&self.tls, host));
-        connect(transport, address, secured, receiver).await
+        let connected = connect(transport, address, secured, receiver).await;
+        connected.map_err(|error| in_words(error, host))
     }
 
     /// The route to a UDP address, over the socket of `known` if it is of the address family.

@@ -95,6 +95,39 @@ async fn required_keys_come_over_tls_only(
     assert_eq!(bench.calls().is_empty(), !is_taken);
 }
 
+/// The first offer decides about encryption, and later ones do not take it away.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encrypted_call_does_not_become_clear() {
+    let bench = edge(Srtp::Optional, CallBehaviour::Echo, |_| ()).await;
+    let mut phone = phone(&bench, SipTransport::Udp).await;
+    phone.call("", &encrypted()).await;
+    for method in ["INVITE", "UPDATE"] {
+        phone.ask(method, "", &offer(40_000)).await;
+        let refused = phone.answered("SIP/2.0 488").await;
+        assert!(header(&refused, "Warning").unwrap().contains("RTP/SAVP"));
+        let ack = phone.written("ACK", "", "");
+        if method == "INVITE" {
+            phone.send(&ack).await;
+        }
+    }
+    for answer in [encrypted(), offer(40_000)] {
+        phone.ask("INVITE", "", "").await;
+        let offered = phone.answered("SIP/2.0 200").await;
+        assert!(offered.contains(" RTP/SAVP "), "{offered}");
+        assert!(offered.contains("a=crypto:1 AES_CM"), "{offered}");
+        phone.acknowledge(&answer).await;
+    }
+    let bye = phone.expect("BYE ").await;
+    let reason = header(&bye, "Reason").unwrap();
+    assert!(reason.contains("answer cannot be used"), "{reason}");
+    phone.answer(&bye, "200 OK").await;
+    let is_fault = |event: &LegEvent| matches!(event, LegEvent::Failed(_));
+    eventually("the task hears", || {
+        bench.call().events.iter().any(is_fault)
+    })
+    .await;
+}
+
 /// A clear offer over TLS is refused as before.
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_alone_does_not_encrypt_the_media() {

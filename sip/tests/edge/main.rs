@@ -32,6 +32,8 @@ mod programs;
 mod proofs;
 mod refreshes;
 mod registering;
+mod renewals;
+mod resolving;
 mod routes;
 mod secured;
 mod servers;

@@ -65,3 +65,45 @@ async fn a_joined_caller_whose_phone_is_gone_has_left() {
     };
     tokio::join!(unknown, silent, never_refreshes);
 }
+
+/// A server that is busy, or wants a longer interval, lets the session be refreshed before it ends.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes a minute"]
+async fn a_refused_refresh_is_tried_again() {
+    let busy = async {
+        let (_bench, mut phone, _) = joined("uas").await;
+        let refresh = phone.within(60, "INVITE ").await;
+        let refused = phone.response(&refresh, "503 Service Unavailable", "", "");
+        let refused = refused.replace("Contact:", "Retry-After: 3\r\nContact:");
+        phone.send(&refused).await;
+        let refresh = again(&mut phone, &refresh, 3).await;
+        phone.answer(&refresh, "500 Server Error").await;
+        again(&mut phone, &refresh, 1).await;
+    };
+    let longer = async {
+        let (_bench, mut phone, _) = joined("uas").await;
+        let refresh = phone.within(60, "INVITE ").await;
+        assert_eq!(header(&refresh, "Min-SE"), None);
+        let refused = phone.response(&refresh, "422 Session Interval Too Small", "", "");
+        let refused = refused.replace("Contact:", "Min-SE: 300\r\nContact:");
+        phone.send(&refused).await;
+        let refresh = again(&mut phone, &refresh, 1).await;
+        assert_eq!(header(&refresh, "Min-SE"), Some("300"));
+        let interval = header(&refresh, "Session-Expires").unwrap();
+        assert!(interval.starts_with("300;"), "{interval}");
+    };
+    tokio::join!(busy, longer);
+}
+
+/// The next refresh after a refused one. It does not come before this many seconds.
+async fn again(phone: &mut ScriptedPhone, refused: &str, seconds: u64) -> String {
+    let begun = tokio::time::Instant::now();
+    loop {
+        let refresh = phone.within(seconds + 5, "INVITE ").await;
+        if header(&refresh, "CSeq") != header(refused, "CSeq") {
+            let waited = begun.elapsed().as_millis();
+            assert!(waited >= u128::from(seconds) * 1_000, "{waited} ms");
+            return refresh;
+        }
+    }
+}

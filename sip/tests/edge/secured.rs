@@ -8,6 +8,11 @@ use dikala_sip::{
     try_registrar,
 };
 use dikala_testkit::tls;
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{PrivateKeyDer, pem::PemObject},
+};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
@@ -18,6 +23,10 @@ use crate::{
         privately, publicly, trunk,
     },
 };
+
+/// A certificate for `localhost` with `CA:TRUE`, and its key.
+const SELF_SIGNED: &[u8] = include_bytes!("certificates/self_signed.pem");
+const SELF_SIGNED_KEY: &[u8] = include_bytes!("certificates/self_signed.key");
 
 /// A TLS server at an address of this machine.
 pub struct TlsServer {
@@ -35,6 +44,26 @@ impl TlsServer {
 
     pub fn port(&self) -> u16 {
         self.listener.local_addr().unwrap().port()
+    }
+
+    /// A server whose certificate is self-signed, as OpenSSL makes it without further options.
+    async fn self_signed() -> Self {
+        let key = PrivateKeyDer::from_pem_slice(SELF_SIGNED_KEY).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![tls::der(SELF_SIGNED)], key)
+            .unwrap();
+        Self {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            ..Self::at("127.0.0.1").await
+        }
+    }
+
+    /// `None` if the next connection refuses the certificate.
+    pub async fn shakes_hands(&self) -> Option<()> {
+        self.secured().await.map(drop)
     }
 
     async fn secured(&self) -> Option<(TlsStream<TcpStream>, SocketAddr)> {
@@ -145,7 +174,8 @@ async fn tls_that_nobody_vouches_for_is_not_spoken() {
     let registrar = |host: &str| register(format!("sip:{host}:{at};transport=tls"), "rahasia");
     let refused = try_registrar("jkt", &registrar("localhost"), &[], USER_AGENT, publicly()).await;
     let words = refused.unwrap_err().to_string();
-    assert!(words.contains("UnknownIssuer"), "{words}");
+    let expected = "the certificate of localhost is signed by no authority that is trusted";
+    assert!(words.contains(expected), "{words}");
 
     // Another host: the certificate is for this machine's usual names.
     let server = Arc::new(TlsServer::at("127.0.0.2").await);
@@ -154,7 +184,23 @@ async fn tls_that_nobody_vouches_for_is_not_spoken() {
     let other = register(format!("sip:127.0.0.2:{at};transport=tls"), "rahasia");
     let refused = try_registrar("jkt", &other, &[], USER_AGENT, privately()).await;
     let words = refused.unwrap_err().to_string();
-    assert!(words.contains("not valid for name"), "{words}");
+    let expected = "the certificate of 127.0.0.2 is for localhost, ";
+    assert!(words.contains(expected), "{words}");
+    assert!(!words.contains("DnsName"), "{words}");
+}
+
+/// It is trusted, but no TLS library of the web accepts an authority as a server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_self_signed_authority_as_a_server_is_explained() {
+    let server = TlsServer::self_signed().await;
+    let registrar = format!("sip:localhost:{};transport=tls", server.port());
+    tokio::spawn(async move { while server.secured().await.is_none() {} });
+    let trusting = tls::client_config(&[SELF_SIGNED]);
+    let registrar = register(registrar, "rahasia");
+    let refused = try_registrar("jkt", &registrar, &[], USER_AGENT, trusting).await;
+    let words = refused.unwrap_err().to_string();
+    assert!(words.contains("CA:FALSE"), "{words}");
+    assert!(!words.contains("OtherError"), "{words}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,8 +25,9 @@ use crate::support::{
     CallBehaviour, PATIENCE, PhoneMedia, ScriptedPhone, TestEdge, eventually, header, offer, port,
 };
 
-const SRV: [u8; 2] = [0, 33];
-const NAPTR: [u8; 2] = [0, 35];
+pub const A: [u8; 2] = [0, 1];
+pub const SRV: [u8; 2] = [0, 33];
+pub const NAPTR: [u8; 2] = [0, 35];
 
 /// A nameserver with these servers for `_sip._udp` and `_sip._tcp` of `trunk.example`, the first preferred. `pointed.example` has
 /// them too, with NAPTR records that prefer TCP, and `alone.example` has the first one.
@@ -90,10 +91,7 @@ impl Nameserver {
         self.asked.fetch_add(1, Relaxed);
         let mut answer = question.to_vec();
         answer[2..4].copy_from_slice(&[0x81, 0x80]);
-        let asks_for = |name: &str, kind: [u8; 2]| {
-            let name = dns_name(name);
-            question[12..].starts_with(&name) && question[12 + name.len()..].starts_with(&kind)
-        };
+        let asks_for = |name: &str, kind: [u8; 2]| asks_for(question, name, kind);
         let has_service = |domain: &str| {
             let services = ["udp", "tcp"].map(|it| format!("_sip._{it}.{domain}"));
             services.iter().any(|service| asks_for(service, SRV))
@@ -117,17 +115,33 @@ impl Nameserver {
     }
 }
 
+/// True if this question is for such records of the name.
+pub fn asks_for(question: &[u8], name: &str, kind: [u8; 2]) -> bool {
+    let name = dns_name(name);
+    question[12..].starts_with(&name) && question[12 + name.len()..].starts_with(&kind)
+}
+
+/// An SRV record that says that there is no service.
+pub fn service_without() -> Vec<u8> {
+    record(SRV, &[0; 7])
+}
+
+pub fn address_record(ip: [u8; 4]) -> Vec<u8> {
+    record(A, &ip)
+}
+
 /// An SRV record. Its target looks like an address, so that nothing else is looked up.
-fn service(priority: u16, server: SocketAddr) -> Vec<u8> {
+pub fn service(priority: u16, server: SocketAddr) -> Vec<u8> {
     let mut data = [priority, 0, server.port()].map(u16::to_be_bytes).concat();
     data.extend(dns_name(&server.ip().to_string()));
     record(SRV, &data)
 }
 
 /// A NAPTR record that leads to SRV records.
-fn pointer(order: u16, service: &[u8; 7], leads_to: &str) -> Vec<u8> {
+pub fn pointer(order: u16, service: &[u8], leads_to: &str) -> Vec<u8> {
     let mut data = [order, 0].map(u16::to_be_bytes).concat();
-    data.extend(b"\x01s\x07");
+    data.extend(b"\x01s");
+    data.push(u8::try_from(service.len()).unwrap());
     data.extend(service);
     // No regular expression.
     data.push(0);

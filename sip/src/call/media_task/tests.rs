@@ -49,6 +49,7 @@ fn terms(remote: SocketAddr) -> MediaTerms {
         remote,
         remote_rtcp: remote,
         rtcp_mux: false,
+        has_short_packets: false,
         direction: MediaDirection::SendRecv,
         crypto: None,
     }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use self::parse::{Description, MediaDescription, PayloadFormat, Secured};
+pub use self::write::OFFERED_SUITE;
 use super::srtp::{Crypto, CryptoLine, MasterKey};
 use crate::settings::{AnswerOrder, Codec, Srtp};
 
@@ -48,6 +49,8 @@ pub struct MediaTerms {
     pub remote_rtcp: SocketAddr,
     /// RTCP shares the port of RTP.
     pub rtcp_mux: bool,
+    /// The other side takes no packets of 20 ms (`maxptime`): ours have 10.
+    pub has_short_packets: bool,
     /// This side's direction.
     pub direction: MediaDirection,
     pub crypto: Option<Crypto>,
@@ -268,6 +271,7 @@ fn take(
         remote,
         remote_rtcp: if media.rtcp_mux { remote } else { separate },
         rtcp_mux: media.rtcp_mux,
+        has_short_packets: media.max_ms.is_some_and(|ms| (1..20).contains(&ms)),
         direction: MediaDirection::of(wants, offered.sends()),
         crypto: line.clone().map(|line| Crypto {
             suite: line.suite,

@@ -32,6 +32,8 @@ pub struct MediaDescription<'a> {
     pub direction: Option<MediaDirection>,
     pub rtcp: Option<(u16, Option<IpAddr>)>,
     pub rtcp_mux: bool,
+    /// The longest packets that it takes, in milliseconds.
+    pub max_ms: Option<u32>,
     pub crypto: Vec<&'a str>,
 }
 
@@ -131,6 +133,7 @@ impl<'a> MediaDescription<'a> {
             direction: None,
             rtcp: None,
             rtcp_mux: false,
+            max_ms: None,
             crypto: Vec::new(),
         })
     }
@@ -143,6 +146,7 @@ impl<'a> MediaDescription<'a> {
             }
             "rtcp" => self.rtcp = rtcp(value),
             "rtcp-mux" => self.rtcp_mux = true,
+            "maxptime" => self.max_ms = value.trim().parse().ok(),
             "crypto" if self.crypto.len() < CRYPTO_MAX => self.crypto.push(value),
             _ => {}
         }

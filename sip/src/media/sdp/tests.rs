@@ -94,6 +94,29 @@ fn fixed_types_need_no_map_and_mapped_ones_are_what_the_map_says() {
 }
 
 #[test]
+fn a_phone_that_takes_no_packets_of_20_ms_gets_shorter_ones() {
+    for (line, is_short) in [
+        ("a=maxptime:10", true),
+        ("a=maxptime:19", true),
+        ("a=maxptime:20", false),
+        ("a=maxptime:150", false),
+        ("a=maxptime:0", false),
+        ("a=maxptime:ten", false),
+        // A wish, not a limit.
+        ("a=ptime:10", false),
+    ] {
+        let lines = ["m=audio 4000 RTP/AVP 8", line];
+        let (text, terms) = answered(Srtp::Off, &lines).expect("an answer");
+        assert_eq!(terms.has_short_packets, is_short, "{line}");
+        assert!(text.contains("a=ptime:20\r\n"), "of what we receive");
+        let answer = sdp(&lines);
+        let offered = offer(&local(Srtp::Off));
+        let terms = accept(answer.as_bytes(), &offered, &local(Srtp::Off)).expect("terms");
+        assert_eq!(terms.has_short_packets, is_short, "{line}");
+    }
+}
+
+#[test]
 fn pictures_and_second_streams_get_port_0_where_they_stand() {
     let (text, terms) = answered(
         Srtp::Off,

@@ -9,6 +9,8 @@ use crate::media::srtp::Suite;
 
 /// The tag of the offered key.
 const CRYPTO_TAG: u32 = 1;
+/// The suite of the offered key, which every peer knows (RFC 4568, 6.2).
+pub const OFFERED_SUITE: Suite = Suite::Sha1_80;
 /// The voice's own sample rates: more would gain nothing. No discontinuous transmission.
 const OPUS_PARAMETERS: &str =
     "maxplaybackrate=16000;sprop-maxcapturerate=24000;stereo=0;useinbandfec=1;usedtx=0";
@@ -96,7 +98,7 @@ pub fn offer(local: &Local<'_>) -> String {
     events.dedup();
     let line = CryptoLine {
         tag: CRYPTO_TAG,
-        suite: Suite::Sha1_80,
+        suite: OFFERED_SUITE,
         key: local.key.clone(),
         index_bytes: 0,
     };

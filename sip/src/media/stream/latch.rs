@@ -5,10 +5,13 @@
 //!
 //! - the SDP's own address, and packets that are signed (SRTP), always count;
 //! - in the first second, only the signalling's address counts besides; later it still wins the stream back from a stranger;
+//! - after that any address counts once, unless the SDP rules it out: see [`Latch::may_be_elsewhere`];
 //! - a sender moves to another port of its address if its sequence numbers continue, when the call's direction has changed, or
 //!   after 2 s without a packet; to another address only if the SDP names it.
 
 use std::net::{IpAddr, SocketAddr};
+
+use crate::address_rules::is_hidden;
 
 /// The largest step of sequence numbers within one stream.
 const NEAR: u16 = 8;
@@ -33,8 +36,12 @@ pub struct Latch {
     sdp_reports: SocketAddr,
     /// The source address of the call's signalling.
     signalling: IpAddr,
+    /// The other side's direction has it send media.
+    is_due: bool,
     media: Option<SocketAddr>,
     reports: Option<SocketAddr>,
+    /// The address of the first sender, once the SDP has named another one.
+    former: Option<IpAddr>,
     /// The sender that becomes the peer with its next packet, and the sequence number of its last one.
     candidate: Option<(SocketAddr, u16)>,
     /// When strangers may become the sender.
@@ -50,14 +57,17 @@ impl Latch {
         sdp_media: SocketAddr,
         sdp_reports: SocketAddr,
         signalling: IpAddr,
+        is_due: bool,
         now_ms: u64,
     ) -> Self {
         Self {
             sdp_media,
             sdp_reports,
             signalling: signalling.to_canonical(),
+            is_due,
             media: None,
             reports: None,
+            former: None,
             candidate: None,
             open_ms: now_ms + FIRST_MS,
             last_ms: now_ms,
@@ -66,10 +76,25 @@ impl Latch {
     }
 
     /// The SDP names another address for media or reports. If only the port is another one, the sender's address stays, so that no
-    /// stranger takes the stream while the phone is silent.
-    pub fn named(&mut self, sdp_media: SocketAddr, sdp_reports: SocketAddr, now_ms: u64) {
+    /// stranger takes the stream while the phone is silent. Zeros hold the call and name no address (RFC 3264, 8.4).
+    ///
+    /// Until the call is answered, another phone may ring, whose media may come from anywhere.
+    pub fn named(
+        &mut self,
+        sdp_media: SocketAddr,
+        sdp_reports: SocketAddr,
+        is_answered: bool,
+        now_ms: u64,
+    ) {
+        if sdp_media.ip().is_unspecified() {
+            return;
+        }
         let Some(sender) = self.media.filter(|_| sdp_media.ip() == self.sdp_media.ip()) else {
-            *self = Self::new(sdp_media, sdp_reports, self.signalling, now_ms);
+            let left = self.media.map(|media| media.ip().to_canonical());
+            let former = self.former.or(left).filter(|_| is_answered);
+            let (signalling, is_due) = (self.signalling, self.is_due);
+            *self = Self::new(sdp_media, sdp_reports, signalling, is_due, now_ms);
+            self.former = former;
             return;
         };
         if sender == self.sdp_media {
@@ -77,7 +102,7 @@ impl Latch {
         }
         (self.sdp_media, self.sdp_reports) = (sdp_media, sdp_reports);
         (self.reports, self.candidate) = (None, None);
-        self.direction_changed(now_ms);
+        self.moves_until_ms = now_ms + QUIET_MS;
     }
 
     /// Destination of media.
@@ -94,9 +119,13 @@ impl Latch {
         self.signalling = signalling.to_canonical();
     }
 
-    /// The call was held or resumed, after which many phones continue from another port.
-    pub fn direction_changed(&mut self, now_ms: u64) {
+    /// The call was held or resumed, after which many phones continue from another port. `is_due`: the other side sends media.
+    pub fn direction_changed(&mut self, is_due: bool, now_ms: u64) {
         self.moves_until_ms = now_ms + QUIET_MS;
+        if is_due && !self.is_due {
+            self.open_ms = now_ms + FIRST_MS;
+        }
+        self.is_due = is_due;
     }
 
     /// True if a media packet is the other side's.
@@ -126,18 +155,36 @@ impl Latch {
     }
 
     fn may_move_to(&self, from: SocketAddr, proof: PacketProof, now_ms: u64) -> bool {
-        let (ip, named) = (from.ip().to_canonical(), self.sdp_media.ip());
+        let (ip, named) = (from.ip().to_canonical(), self.sdp_media.ip().to_canonical());
         match self.media.map(|media| media.ip().to_canonical()) {
-            None => ip == self.signalling || now_ms >= self.open_ms,
+            None => {
+                let is_open = now_ms >= self.open_ms;
+                ip == self.signalling || is_open && (ip == named || self.may_be_elsewhere(ip))
+            }
             Some(sender) if sender == ip => {
                 proof == PacketProof::Follows
                     || now_ms < self.moves_until_ms
                     || now_ms.saturating_sub(self.last_ms) >= QUIET_MS
             }
             Some(sender) => {
-                let is_stranger = sender != self.signalling && sender != named.to_canonical();
+                let is_stranger = sender != self.signalling && sender != named;
                 is_stranger && ip == self.signalling
             }
+        }
+    }
+
+    /// True if media may come from an address that neither SDP nor signalling has. Behind NAT, and at carriers whose media has
+    /// addresses of its own, it does. It does not
+    ///
+    /// - after the SDP has moved the stream, except from where it was before;
+    /// - while the other side does not send;
+    /// - if the SDP's address is public and that of the signalling, so there is no NAT.
+    fn may_be_elsewhere(&self, ip: IpAddr) -> bool {
+        let named = self.sdp_media.ip().to_canonical();
+        let is_public = named == self.signalling && !is_hidden(named);
+        match self.former {
+            Some(former) => ip == former,
+            None => self.is_due && !is_public,
         }
     }
 
@@ -173,176 +220,4 @@ impl Latch {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-
-    use super::{
-        Latch,
-        PacketProof::{Follows, None, Signed},
-    };
-
-    fn address(text: &str) -> SocketAddr {
-        text.parse().expect("an address")
-    }
-
-    /// A call whose SDP names an address behind NAT, its sender's real address, and a stranger's.
-    fn latch() -> (Latch, SocketAddr, SocketAddr, SocketAddr) {
-        let sdp_media = address("10.0.0.5:4000");
-        let nat = address("203.0.113.5:61000");
-        (
-            Latch::new(sdp_media, address("10.0.0.5:4001"), nat.ip(), 0),
-            sdp_media,
-            nat,
-            address("198.51.100.66:9"),
-        )
-    }
-
-    /// Two packets in a row.
-    fn twice(latch: &mut Latch, from: SocketAddr, now_ms: u64) -> bool {
-        latch.admits(from, 1, None, now_ms);
-        latch.admits(from, 2, None, now_ms)
-    }
-
-    #[test]
-    fn the_sender_is_whoever_sends_twice_in_a_row() {
-        let (mut latch, sdp_media, nat, stranger) = latch();
-        assert_eq!(latch.media(), sdp_media);
-        assert!(!latch.admits(nat, 65_535, None, 0));
-        assert_eq!(latch.media(), sdp_media);
-        assert!(latch.admits(nat, 0, None, 0));
-        assert_eq!(latch.media(), nat);
-        for sequence in 0..20 {
-            assert!(!latch.admits(stranger, sequence, None, 60_000));
-        }
-        assert_eq!(latch.media(), nat);
-    }
-
-    /// The phone is silent after a re-INVITE that names another port.
-    #[test]
-    fn another_port_in_the_sdp_lets_no_stranger_in() {
-        let (mut latch, sdp_media, nat, stranger) = latch();
-        let (next, reports) = (address("10.0.0.5:5000"), address("10.0.0.5:5001"));
-        assert!(twice(&mut latch, nat, 0));
-        latch.named(next, reports, 10_000);
-        assert!(!twice(&mut latch, stranger, 20_000));
-        assert!(twice(&mut latch, address("203.0.113.5:62000"), 20_000));
-        // Without NAT the media goes to the new port at once.
-        latch.named(sdp_media, reports, 30_000);
-        assert!(latch.admits(sdp_media, 1, None, 30_000));
-        latch.named(next, reports, 40_000);
-        assert_eq!(latch.media(), next);
-        assert!(!twice(&mut latch, stranger, 50_000));
-        // Another address is another phone.
-        latch.named(address("10.0.0.6:5000"), reports, 60_000);
-        assert!(twice(&mut latch, stranger, 61_000));
-    }
-
-    #[test]
-    fn strangers_have_no_chance_in_the_first_second() {
-        let (mut latch, sdp_media, nat, stranger) = latch();
-        for sequence in 0..50 {
-            assert!(!latch.admits(stranger, sequence, None, 999));
-        }
-        assert_eq!(latch.media(), sdp_media);
-        assert!(twice(&mut latch, nat, 999), "the caller is not kept out");
-    }
-
-    /// Some carriers send media from another address than their SDP and their signalling.
-    #[test]
-    fn after_the_first_second_any_address_may_be_the_sender() {
-        let (mut latch, _, _, elsewhere) = latch();
-        assert!(twice(&mut latch, elsewhere, 1_000));
-        assert_eq!(latch.media(), elsewhere);
-    }
-
-    #[test]
-    fn the_signallings_address_wins_the_stream_back_from_a_stranger() {
-        let (mut latch, _, nat, stranger) = latch();
-        assert!(twice(&mut latch, stranger, 1_000));
-        let his_reports = address("198.51.100.66:10");
-        assert!(latch.admits_report(his_reports, Follows));
-        for sequence in 3..40 {
-            latch.admits(stranger, sequence, None, 1_500);
-            latch.admits(nat, sequence, None, 1_500);
-        }
-        assert_eq!(latch.media(), nat);
-        assert_ne!(latch.reports(), his_reports);
-        assert!(!twice(&mut latch, stranger, 9_000), "and keeps it");
-    }
-
-    #[test]
-    fn one_packet_or_scattered_ones_do_not_take_a_call() {
-        let (mut latch, sdp_media, _, stranger) = latch();
-        for sequence in [7, 7, 100, 50, 2_000] {
-            assert!(!latch.admits(stranger, sequence, None, 5_000));
-        }
-        assert_eq!(latch.media(), sdp_media);
-    }
-
-    #[test]
-    fn the_address_of_the_sdp_is_believed_at_once_and_always() {
-        let (mut latch, sdp_media, nat, stranger) = latch();
-        assert!(twice(&mut latch, stranger, 1_000));
-        assert!(latch.admits(sdp_media, 500, None, 1_000));
-        assert_eq!(latch.media(), sdp_media);
-        assert!(!twice(&mut latch, stranger, 9_000));
-        assert!(!twice(&mut latch, nat, 9_000), "it was named");
-    }
-
-    #[test]
-    fn a_stream_goes_on_from_another_port_and_only_signed_from_another_address() {
-        let (mut latch, _, nat, elsewhere) = latch();
-        assert!(twice(&mut latch, nat, 0));
-        let moved = address("203.0.113.5:7");
-        assert!(!latch.admits(moved, 3, Follows, 20));
-        assert!(latch.admits(moved, 4, Follows, 40));
-        assert_eq!(latch.media(), moved);
-        for sequence in 5..20 {
-            assert!(!latch.admits(elsewhere, sequence, Follows, 9_000));
-        }
-        assert!(!latch.admits(elsewhere, 20, Signed, 9_000));
-        assert!(latch.admits(elsewhere, 21, Signed, 9_000));
-    }
-
-    #[test]
-    fn a_sender_takes_a_new_port_when_the_direction_changes_or_after_two_seconds() {
-        let (mut latch, _, nat, stranger) = latch();
-        assert!(twice(&mut latch, nat, 0));
-        let [resumed, restarted] = ["203.0.113.5:7", "203.0.113.5:8"].map(address);
-        assert!(!twice(&mut latch, resumed, 1_999), "a neighbour's, maybe");
-        latch.direction_changed(1_999);
-        assert!(!twice(&mut latch, stranger, 1_999));
-        assert!(twice(&mut latch, resumed, 1_999));
-        assert!(!twice(&mut latch, nat, 1_999), "once for each change");
-        assert!(!twice(&mut latch, restarted, 3_998));
-        assert!(!twice(&mut latch, stranger, 3_999));
-        assert!(twice(&mut latch, restarted, 3_999));
-        assert_eq!(latch.media(), restarted);
-    }
-
-    #[test]
-    fn reports_come_from_where_media_comes() {
-        let (mut latch, _, nat, stranger) = latch();
-        // A listener behind NAT sends no media, only reports.
-        assert!(!latch.admits_report(stranger, None));
-        assert!(latch.admits_report(nat, None));
-        assert_eq!(latch.reports(), nat);
-        latch.reports = Option::None;
-        assert!(twice(&mut latch, nat, 0));
-        let beside = address("203.0.113.5:61077");
-        for (from, proof) in [(stranger, None), (stranger, Follows), (beside, None)] {
-            assert!(!latch.admits_report(from, proof), "{from}, {proof:?}");
-            assert_eq!(latch.reports(), address("10.0.0.5:4001"));
-        }
-        let named = address("10.0.0.5:4001");
-        for (from, proof) in [
-            (named, None),
-            (nat, None),
-            (beside, Follows),
-            (stranger, Signed),
-        ] {
-            assert!(latch.admits_report(from, proof), "{from}, {proof:?}");
-            assert_eq!(latch.reports(), from);
-        }
-    }
-}
+mod tests;

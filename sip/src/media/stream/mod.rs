@@ -11,12 +11,12 @@ mod send;
 
 use std::net::{IpAddr, SocketAddr};
 
-pub use self::seed::RtpSeed;
 use self::{
     latch::{Latch, PacketProof},
     receive::MediaReceiver,
     send::MediaSender,
 };
+pub use self::{quality::StreamStatistics, seed::RtpSeed};
 use super::{
     Error,
     activity::NOTICED_MS,
@@ -67,34 +67,6 @@ pub enum StreamEvent {
     },
 }
 
-/// Counts since the call began; `peer_` fields are the other side's report about our packets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StreamStatistics {
-    /// With those that came again.
-    pub received: u64,
-    /// Given up by the jitter buffer.
-    pub lost: u64,
-    /// Came after they were given up.
-    pub late: u64,
-    pub repeated: u64,
-    /// Malformed, or from a stranger.
-    pub invalid: u64,
-    pub jitter_ms: u32,
-    pub sent: u64,
-    pub peer_lost: u32,
-    pub peer_jitter_ms: u32,
-    pub round_trip_ms: Option<u32>,
-    /// Audio in place of lost packets.
-    pub concealed_ms: u64,
-}
-
-impl StreamStatistics {
-    /// Received packets, each counted once.
-    pub fn distinct(&self) -> u64 {
-        self.received.saturating_sub(self.repeated)
-    }
-}
-
 /// A caller who speaks during playback, with the time when the voice began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BargeIn {
@@ -139,9 +111,11 @@ impl MediaStream {
         seed: RtpSeed,
         now_ms: u64,
     ) -> Result<Self, Error> {
+        let (media, reports) = (terms.remote, terms.remote_rtcp);
+        let is_due = terms.direction.receives();
         Ok(Self {
             srtp: terms.crypto.clone().map(SrtpSession::new).transpose()?,
-            latch: Latch::new(terms.remote, terms.remote_rtcp, signalling, now_ms),
+            latch: Latch::new(media, reports, signalling, is_due, now_ms),
             receiver: MediaReceiver::new(terms.codec)?,
             sender: MediaSender::new(terms.codec, &seed, now_ms)?,
             terms,
@@ -181,11 +155,13 @@ impl MediaStream {
         }
         self.latch.signalled_from(signalling);
         if (terms.remote, terms.remote_rtcp) != (self.terms.remote, self.terms.remote_rtcp) {
-            self.latch.named(terms.remote, terms.remote_rtcp, now_ms);
+            let (media, reports) = (terms.remote, terms.remote_rtcp);
+            self.latch.named(media, reports, self.is_answered, now_ms);
             self.receiver.echo = EchoGuard::default();
         }
         if terms.direction != self.terms.direction {
-            self.latch.direction_changed(now_ms);
+            let is_due = terms.direction.receives();
+            self.latch.direction_changed(is_due, now_ms);
         }
         if terms.held() {
             self.receiver.forget_voice();

@@ -9,6 +9,34 @@ use crate::{
 /// The score of a direction from which nothing ever came: the lowest.
 const UNHEARD_MOS: u16 = 100;
 
+/// Counts since the call began; `peer_` fields are the other side's report about our packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamStatistics {
+    /// With those that came again.
+    pub received: u64,
+    /// Given up by the jitter buffer.
+    pub lost: u64,
+    /// Came after they were given up.
+    pub late: u64,
+    pub repeated: u64,
+    /// Malformed, or from a stranger.
+    pub invalid: u64,
+    pub jitter_ms: u32,
+    pub sent: u64,
+    pub peer_lost: u32,
+    pub peer_jitter_ms: u32,
+    pub round_trip_ms: Option<u32>,
+    /// Audio in place of lost packets.
+    pub concealed_ms: u64,
+}
+
+impl StreamStatistics {
+    /// Received packets, each counted once.
+    pub fn distinct(&self) -> u64 {
+        self.received.saturating_sub(self.repeated)
+    }
+}
+
 impl MediaStream {
     /// The quality since the call began.
     pub fn quality(&self) -> LegQuality {

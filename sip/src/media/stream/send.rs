@@ -1,4 +1,4 @@
-//! Sent packets: one every 20 ms, of speech or silence.
+//! Sent packets: every 20 ms one, or two of 10 ms, of speech or silence.
 
 use super::{Error, RtpSeed, StreamEvent};
 use crate::{
@@ -189,14 +189,21 @@ impl MediaSender {
             }
             return;
         }
-        self.begin(self.begins, terms.send_payload, self.timestamp);
-        if self.encoder.encode(&self.frame, &mut self.packet).is_err() {
-            return;
+        let packets = if terms.has_short_packets { 2 } else { 1 };
+        let samples = self.frame.len() / packets;
+        let ticks = FRAME_MS as u32 * (self.clock / 1_000) / packets as u32;
+        for packet in 0..packets {
+            let timestamp = self.timestamp.wrapping_add(packet as u32 * ticks);
+            self.begin(self.begins, terms.send_payload, timestamp);
+            let frame = &self.frame[packet * samples..(packet + 1) * samples];
+            if self.encoder.encode(frame, &mut self.packet).is_err() {
+                return;
+            }
+            self.begins = false;
+            self.sent_packet(send);
         }
-        self.begins = false;
         // Never later than its return.
         echo.sent(&self.frame, self.due_ms.saturating_sub(EARLY_MS));
-        self.sent_packet(send);
     }
 
     fn begin(&mut self, marker: bool, payload_type: u8, timestamp: u32) {

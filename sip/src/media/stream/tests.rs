@@ -4,6 +4,7 @@ mod alive;
 mod barge_in;
 mod counts;
 mod ringing;
+mod short_packets;
 
 use std::net::SocketAddr;
 
@@ -47,6 +48,7 @@ fn terms(codec: Codec, remote: &str) -> MediaTerms {
         remote,
         remote_rtcp: SocketAddr::new(remote.ip(), remote.port() + 1),
         rtcp_mux: false,
+        has_short_packets: false,
         direction: MediaDirection::SendRecv,
         crypto: None,
     }
