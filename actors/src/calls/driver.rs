@@ -22,6 +22,9 @@ use super::{
     },
 };
 
+/// Interval at which a call looks whether its bridge came back after an outage, in milliseconds.
+const LOOK_FOR_BRIDGE_MS: i64 = 5_000;
+
 /// Time for a message about a call that the bridge does not list and may not know of yet.
 const MISSING_GRACE_MS: i64 = 5_000;
 /// The pause before a failed step is tried again.
@@ -116,7 +119,13 @@ impl CallDriver {
         if !call.ours {
             return None;
         }
-        let next = call.state.next_deadline(call.last_seen(), &call.rules())?;
+        let (now, seen, rules) = (call.deps.clock.now(), call.last_seen(), call.rules());
+        let next = call.state.next_deadline(seen, &rules)?;
+        // No message tells the call that its bridge is back.
+        let next = match call.state.waits_for_bridge(now, seen, &rules) {
+            true => next.min(now.plus_ms(LOOK_FOR_BRIDGE_MS)),
+            false => next,
+        };
         let next = self
             .unlisted
             .map_or(next, |unlisted| next.min(unlisted.lost_at));

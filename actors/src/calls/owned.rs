@@ -76,19 +76,20 @@ impl OwnedCall {
         let now = deps.clock.now();
         let max_minutes = max_minutes.unwrap_or(versions::LONGEST_MINUTES);
         let back_ms = set_back_ms(&row, now);
-        let earlier = |at: Millis| at.plus_ms(-back_ms);
-        row.answered_at = row.answered_at.map(earlier);
-        row.joined_at = row.joined_at.map(earlier);
+        let earlier = |at: Millis| at.plus_ms(-back_ms).min(now);
+        let (answered_at, joined_at) = (row.answered_at.map(earlier), row.joined_at.map(earlier));
+        row.answered_at = row.answered_at.map(|at| at.min(now));
+        row.joined_at = row.joined_at.map(|at| at.min(now));
         let started_at = earlier(row.started_at);
         let mut state = MachineState::ringing(started_at, now, max_minutes, &deps.rules);
-        state.phase = match (row.status, row.answered_at) {
+        state.phase = match (row.status, answered_at) {
             (CallStatus::Ringing, _) => Phase::Ringing,
             (CallStatus::Answered, Some(at)) => Phase::Answered { at },
             (status, _) => Phase::Over { status },
         };
-        let last_change_at = row.ended_at.or(row.joined_at).or(row.answered_at);
+        let last_change_at = row.ended_at.or(joined_at).or(answered_at);
         state.last_change_at = last_change_at.unwrap_or(started_at);
-        state.joined_at = row.joined_at;
+        state.joined_at = joined_at;
         state.seen_at = earlier(row.last_sign_at);
         // A call that rang during a restart still gets time for its bridge to report.
         let rang_out = started_at.plus_ms(deps.rules.ring_timeout_ms);
@@ -253,8 +254,11 @@ pub(super) async fn runs_here(deps: &CallDeps, row: &call::Model) -> Result<bool
     }))
 }
 
-/// Milliseconds by which the wall clock was set back since the row of a running call was written, at least. All its times move
-/// with the clock: the call keeps the talk that it had, and no deadline lies an hour away.
+/// Clocks of nodes differ by less than this, in milliseconds.
+const CLOCKS_APART_MS: i64 = 1_000;
+
+/// Milliseconds by which the wall clock was set back since the row of a running call was written, at least. The times that count
+/// move with the clock: the call keeps the talk that it had, and no deadline lies an hour away.
 fn set_back_ms(row: &call::Model, now: Millis) -> i64 {
     if row.status.is_final() {
         return 0;
@@ -266,7 +270,12 @@ fn set_back_ms(row: &call::Model, now: Millis) -> i64 {
         Some(row.last_sign_at),
     ];
     let latest = times.into_iter().flatten().max();
-    latest.map_or(0, |latest| latest.since(now).max(0))
+    let back_ms = latest.map_or(0, |latest| latest.since(now));
+    if back_ms > CLOCKS_APART_MS {
+        back_ms
+    } else {
+        0
+    }
 }
 
 /// The owner and epoch as the row was read. A call that is over keeps its last owner.

@@ -167,8 +167,12 @@ impl Courier {
     pub(super) async fn hear_changes(self: Rc<Self>) {
         let notices = self.deps.node.notices().clone();
         while !self.is_stopping() {
-            for webhook in notices.changed_webhooks().await {
-                self.suspect(webhook);
+            tokio::select! {
+                webhooks = notices.changed_webhooks() => {
+                    webhooks.into_iter().for_each(|webhook| self.suspect(webhook));
+                }
+                // It was abandoned, maybe.
+                () = self.changed.notified() => {}
             }
         }
     }

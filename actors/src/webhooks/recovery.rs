@@ -32,6 +32,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Works off recoveries while the courier works. Open recoveries take turns, one batch each.
 pub(super) async fn run(courier: Rc<Courier>) {
     let mut last = None;
+    let mut works = true;
     while !courier.is_stopping() {
         let began = Instant::now();
         match work(&courier.deps.store, last, courier.now()).await {
@@ -45,10 +46,16 @@ pub(super) async fn run(courier: Rc<Courier>) {
                 let _ = tokio::time::timeout(LOOK, requested).await;
             }
             Err(error) => {
-                tracing::debug!(%error, "could not recover failed deliveries; trying again");
+                // A long outage is logged once.
+                if works {
+                    tracing::warn!(%error, "could not recover failed deliveries; trying again until it works");
+                }
+                works = false;
                 tokio::time::sleep(LOOK).await;
+                continue;
             }
         }
+        works = true;
     }
 }
 

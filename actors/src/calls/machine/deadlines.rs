@@ -64,28 +64,27 @@ impl MachineState {
                 )))
             }
             Phase::Answered { at } if self.hangup.is_none() => {
-                let silent_at = self.silent_at(last_seen, rules);
-                self.due_talking(at, now, silent_at, rules)
+                let quiet_at = self.quiet_at(last_seen, rules);
+                self.due_talking(at, now, quiet_at, rules)
             }
             _ => None,
         }
     }
 
-    /// Nothing is due from `silent_at` on: after a restart the call waits for its bridge. If that stays away, the call was lost
-    /// before.
+    /// Nothing is due from `quiet_at` on.
     fn due_talking(
         &self,
         answered_at: Millis,
         now: Millis,
-        silent_at: Millis,
+        quiet_at: Millis,
         rules: &CallLimits,
     ) -> Option<DueAction> {
         let longest_at = self.longest_until(answered_at);
-        let longest_at = longest_at.filter(|at| *at < silent_at);
+        let longest_at = longest_at.filter(|at| *at < quiet_at);
         let granted_until = self.granted_until(answered_at);
         let wanted = self.wanted(answered_at, now, rules);
         let ask_at = self.ask_at(answered_at, rules);
-        if wanted > self.credit.granted && now >= self.credit.ask_at && ask_at < silent_at {
+        if wanted > self.credit.granted && now >= self.credit.ask_at && ask_at < quiet_at {
             let begun = now.since(answered_at) / MINUTE_MS + 1;
             return Some(DueAction::Extend {
                 request: self.credit.request + 1,
@@ -95,7 +94,7 @@ impl MachineState {
         }
         // If the ledger is unavailable and has refused nothing, the call continues past its granted time: an outage is not a
         // lack of credit.
-        let is_last = self.credit.last && granted_until < silent_at;
+        let is_last = self.credit.last && granted_until < quiet_at;
         if is_last && now >= granted_until {
             let reason = HangupReason::CreditsExhausted;
             return Some(DueAction::HangUp {
@@ -138,14 +137,14 @@ impl MachineState {
             return None;
         }
         let mut next = self.lost_at(last_seen, rules);
-        let silent_at = self.silent_at(last_seen, rules);
+        let quiet_at = self.quiet_at(last_seen, rules);
         if let Some(pending) = &self.hangup {
             return Some(next.min(self.carry_out_at(pending, rules)));
         }
         match self.phase {
             Phase::Ringing => next = next.min(self.ring_until),
             Phase::Answered { at } => {
-                let longest_at = self.longest_until(at).filter(|at| *at < silent_at);
+                let longest_at = self.longest_until(at).filter(|at| *at < quiet_at);
                 if let Some(longest_at) = longest_at {
                     next = next.min(longest_at);
                     if !self.credit.last && self.warned != Some(HangupReason::MaxDuration) {
@@ -153,11 +152,11 @@ impl MachineState {
                     }
                 }
                 let ask_at = self.ask_at(at, rules);
-                if self.credit.granted < self.minutes_max() && ask_at < silent_at {
+                if self.credit.granted < self.minutes_max() && ask_at < quiet_at {
                     next = next.min(ask_at);
                 }
                 let granted_until = self.granted_until(at);
-                if self.credit.last && granted_until < silent_at {
+                if self.credit.last && granted_until < quiet_at {
                     next = next.min(granted_until);
                 }
             }
@@ -174,15 +173,32 @@ impl MachineState {
         soon.max(self.credit.ask_at)
     }
 
-    /// When the loss is noticed. Billing ends with the last sign of life.
+    /// When the loss is noticed. Billing ends with the last sign of life. After a restart the bridge has more time to come back.
     fn lost_at(&self, last_seen: Millis, rules: &CallLimits) -> Millis {
-        let silent_at = self.silent_at(last_seen, rules);
-        silent_at.max(silent_after(self.resumed_at, rules))
+        silent_after(self.last_sign(last_seen).max(self.resumed_at), rules)
     }
 
-    /// When the bridge has been silent for too long. After a restart it has more time to come back.
-    fn silent_at(&self, last_seen: Millis, rules: &CallLimits) -> Millis {
-        silent_after(last_seen.max(self.seen_at), rules)
+    fn last_sign(&self, last_seen: Millis) -> Millis {
+        last_seen.max(self.seen_at)
+    }
+
+    /// From when on nothing is due until the bridge is heard, after a restart. If it stays away, the call was lost before.
+    fn quiet_at(&self, last_seen: Millis, rules: &CallLimits) -> Millis {
+        let sign = self.last_sign(last_seen);
+        match sign < self.resumed_at {
+            true => silent_after(sign, rules),
+            false => Millis::MAX,
+        }
+    }
+
+    /// True if a sign of the bridge would make something due.
+    pub(crate) fn waits_for_bridge(
+        &self,
+        now: Millis,
+        last_seen: Millis,
+        rules: &CallLimits,
+    ) -> bool {
+        self.answered_at().is_some() && now >= self.quiet_at(last_seen, rules)
     }
 
     fn carry_out_at(&self, pending: &PendingHangup, rules: &CallLimits) -> Millis {

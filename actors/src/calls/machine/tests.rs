@@ -48,6 +48,7 @@ fn a_call_is_not_billed_for_the_time_in_which_neither_service_nor_bridge_was_the
     assert_eq!(call.due(after(131), away, &RULES), None);
     let lost_at = after(131 + 35);
     assert_eq!(call.next_deadline(away, &RULES), Some(lost_at));
+    assert!(call.waits_for_bridge(after(131), away, &RULES));
     let Some(DueAction::End(end)) = call.due(lost_at, away, &RULES) else {
         panic!("the call is lost");
     };
@@ -62,6 +63,7 @@ fn a_call_is_not_billed_for_the_time_in_which_neither_service_nor_bridge_was_the
     let due = call.granted(1, 2, false, back).due(back, back, &RULES);
     let reason = HangupReason::MaxDuration;
     let due_at = after(120);
+    assert!(!call.waits_for_bridge(back, back, &RULES));
     assert_eq!(due, Some(DueAction::HangUp { reason, due_at }));
 
     // It was silent for a few seconds only when the call had to be cut.
@@ -71,6 +73,24 @@ fn a_call_is_not_billed_for_the_time_in_which_neither_service_nor_bridge_was_the
     };
     let due = cut.due(after(131), away, &RULES);
     assert_eq!(due, Some(DueAction::HangUp { reason, due_at }));
+}
+
+/// A bridge over HTTP sends a heartbeat every 30 s.
+#[test]
+fn a_warning_comes_in_time_whenever_the_last_sign_was() {
+    let call = answered(10).granted(1, 10, false, START);
+    let warned_at = after(570);
+    for age in 0..30 {
+        let sign = after(570 - age);
+        assert_eq!(call.next_deadline(sign, &RULES), Some(warned_at), "{age}");
+        let due = call.due(warned_at, sign, &RULES);
+        let (reason, seconds_left) = (HangupReason::MaxDuration, 30);
+        let warning = DueAction::Warn {
+            reason,
+            seconds_left,
+        };
+        assert_eq!(due, Some(warning), "{age}");
+    }
 }
 
 #[test]
