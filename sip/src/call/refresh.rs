@@ -113,8 +113,17 @@ impl Call {
                 refresh.renew(self.timer);
                 if pending.request.method == Method::Invite {
                     self.acknowledge(pending);
-                    if let Ok(terms) = self.session.accept(&response.body) {
-                        self.agreed(terms).await;
+                    match self.session.accept(&response.body) {
+                        Ok(terms) => {
+                            self.agreed(terms).await;
+                        }
+                        Err(refused) => {
+                            tracing::debug!(words = %refused.words, "the answer to a refresh cannot be used");
+                            return Some(Termination::Broken(
+                                488,
+                                "the peer's answer cannot be used",
+                            ));
+                        }
                     }
                 }
             }

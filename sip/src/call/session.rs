@@ -93,7 +93,7 @@ impl SdpSession {
         Ok((text, terms))
     }
 
-    /// Media runs on these terms from now on. Encrypted media stays encrypted.
+    /// Media runs on these terms from now on. With keys that came over TLS it stays encrypted.
     pub fn agreed(&mut self, terms: &MediaTerms) {
         self.in_use = terms.crypto.as_ref().map(|crypto| crypto.suite);
     }
@@ -131,9 +131,10 @@ impl SdpSession {
             port: self.port,
             codecs: &self.codecs,
             answer_order: self.answer_order,
-            srtp: match self.in_use {
-                Some(_) => Srtp::Required,
-                None => self.srtp,
+            // Without TLS the keys are no secret, and a transfer to a party in clear must work.
+            srtp: match (self.in_use, self.transport) {
+                (Some(_), SipTransport::Tls) => Srtp::Required,
+                _ => self.srtp,
             },
             key: self.key.clone(),
             session: self.id,

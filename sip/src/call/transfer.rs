@@ -317,16 +317,11 @@ impl Call {
         }
     }
 
-    /// The peer hangs up. Many phones do so once they have accepted a REFER, without a NOTIFY. One that has reported a ringing phone
-    /// would report an answer, too, so its caller has given up.
+    /// The peer hangs up. Many phones do so once they have accepted a REFER, without a NOTIFY.
     pub(super) async fn left(&mut self) {
         let is_taken = match &mut self.transfer {
             Some(CallTransfer::Dialling { refer, .. }) => *refer == OpenRefer::Accepted,
-            Some(CallTransfer::Referred {
-                asked: None,
-                progress,
-                ..
-            }) => *progress < ReferProgress::Ringing,
+            Some(CallTransfer::Referred { asked: None, .. }) => true,
             Some(CallTransfer::Referred {
                 asked: Some(asked), ..
             }) => {

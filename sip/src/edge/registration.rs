@@ -15,7 +15,7 @@ use std::{
 
 use tokio::{
     sync::watch,
-    time::{Instant, interval_at, timeout, timeout_at},
+    time::{Instant, interval_at, timeout_at},
 };
 
 use self::failed_servers::FailedServers;
@@ -39,8 +39,6 @@ const EXPIRES_MAX: u32 = 86_400;
 const PING: Duration = Duration::from_secs(25);
 /// Keep-alives between two look-ups of the registrar's addresses: fifty seconds.
 const PINGS_BEFORE_LOOK_UP: u32 = 2;
-/// Time limit for a better server to answer while the one that we are registered with is left: REGISTER was sent four times.
-const BETTER_SERVER: Duration = Duration::from_secs(4);
 /// Why no server is tried.
 const ASKED_TO_WAIT: &str = "each of its servers asked us to wait (Retry-After)";
 /// REGISTERs of one try: the first, and those after challenges of a proxy and the registrar, stale nonces, and a longer time.
@@ -208,13 +206,13 @@ impl Registration {
             .chain(servers.map(|server| server.address.ip()))
     }
 
-    /// Servers in the order in which they are tried. A `current` one comes first if we unregister there, or if its connection is
-    /// open and the DNS names it no more.
+    /// Servers in the order in which they are tried. The `current` one comes first if the DNS still names it, its connection is
+    /// open, or we unregister there.
     fn to_try(&self, current: Option<&Flow>, is_last: bool) -> VecDeque<SipTarget> {
         let mut servers = self.targets.clone();
         if let Some(flow) = current {
             let current = server_of(flow);
-            if is_last || is_connected(flow) && !servers.contains(&current) {
+            if is_last || is_connected(flow) || servers.contains(&current) {
                 servers.retain(|server| *server != current);
                 servers.insert(0, current);
             }
@@ -222,8 +220,7 @@ impl Registration {
         self.failed.order(servers, Instant::now())
     }
 
-    /// Registers at the first server that can, so it returns to a preferred one. `expires` of 0 unregisters, `None` changes nothing.
-    /// Returns the seconds granted.
+    /// Registers at the first server that can. `expires` of 0 unregisters, `None` changes nothing. Returns the seconds granted.
     pub async fn once(&mut self, expires: Option<u32>) -> Result<u32, RegistrationError> {
         let is_last = expires == Some(0);
         // The last REGISTER of all does not wait for the DNS.
@@ -244,25 +241,17 @@ impl Registration {
                 }
             };
             self.flow = Some(flow.clone());
-            let current = current.as_ref().map(server_of);
-            if current != Some(server) {
+            if current.as_ref().map(server_of) != Some(server) {
                 // The nonce of one server means nothing to another.
                 self.answers = ChallengeAnswers::default();
             }
-            let is_current_left = current.is_some_and(|current| targets.contains(&current));
-            let tried = self.at(&flow, expires);
-            let done = match is_current_left {
-                true => timeout(BETTER_SERVER, tried)
-                    .await
-                    .unwrap_or(Err(RegistrationError::Silent)),
-                false => tried.await,
-            };
+            let done = self.at(&flow, expires).await;
             let Err(error) = done else {
                 self.failed.forget(server);
                 return done;
             };
             // Another server may be able to (RFC 3263, 4.3).
-            let is_next = is_current_left || error.is_of_the_server();
+            let is_next = error.is_of_the_server();
             if is_next || error.retry_after().is_some() {
                 let now = Instant::now();
                 self.failed.note(server, error.retry_after(), now);

@@ -244,8 +244,6 @@ async fn a_phone_that_hangs_up_once_it_has_taken_a_refer_has_handed_the_caller_o
     for (answer, told, is_over) in [
         ("202 Accepted", None, true),
         ("202 Accepted", Some("100 Trying"), true),
-        // The caller has given up while the person's phone rang.
-        ("202 Accepted", Some("180 Ringing"), false),
         ("202 Accepted", Some("486 Busy"), false),
         ("100 Trying", None, false),
     ] {

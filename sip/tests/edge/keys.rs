@@ -95,11 +95,11 @@ async fn required_keys_come_over_tls_only(
     assert_eq!(bench.calls().is_empty(), !is_taken);
 }
 
-/// The first offer decides about encryption, and later ones do not take it away.
+/// The first offer decides about encryption, and later ones do not take it away if its keys came over TLS.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_encrypted_call_does_not_become_clear() {
     let bench = edge(Srtp::Optional, CallBehaviour::Echo, |_| ()).await;
-    let mut phone = phone(&bench, SipTransport::Udp).await;
+    let mut phone = phone(&bench, SipTransport::Tls).await;
     phone.call("", &encrypted()).await;
     for method in ["INVITE", "UPDATE"] {
         phone.ask(method, "", &offer(40_000)).await;

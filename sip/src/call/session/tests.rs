@@ -89,6 +89,7 @@ fn a_later_offer_keeps_refused_streams() {
 fn no_key_stream_is_used_twice_after_a_change_of_suite() {
     for answers in [true, false] {
         let mut session = session();
+        session.carried_by(SipTransport::Tls);
         let terms = agree(&mut session, "RTP/SAVP", Some(32));
         let mut srtp = SrtpSession::new(keys(terms)).expect("a session");
         let first = key_stream(&mut srtp, 30_000);
@@ -127,7 +128,7 @@ fn our_key_stays_while_its_suite_does() {
 }
 
 #[test]
-fn encrypted_media_does_not_become_clear() {
+fn media_with_keys_over_tls_does_not_become_clear() {
     let mut session = session();
     // Until media is agreed on, and while it is in clear, both are taken.
     assert!(session.offer().contains(" RTP/AVP 8"));
@@ -137,8 +138,10 @@ fn encrypted_media_does_not_become_clear() {
         .accept(sdp("RTP/AVP", None).as_bytes())
         .expect("clear media");
     agree(&mut session, "RTP/SAVP", Some(80));
-    let said = session.said.clone();
     let clear = sdp("RTP/AVP", None);
+    session.answer(clear.as_bytes()).expect("without TLS");
+    session.carried_by(SipTransport::Tls);
+    let said = session.said.clone();
     let refused = session.answer(clear.as_bytes()).expect_err("refused");
     assert_eq!(refused.status, 488, "{refused}");
     assert_eq!(session.said, said, "nothing has changed");

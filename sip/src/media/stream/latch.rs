@@ -5,13 +5,11 @@
 //!
 //! - the SDP's own address, and packets that are signed (SRTP), always count;
 //! - in the first second, only the signalling's address counts besides; later it still wins the stream back from a stranger;
-//! - after that any address counts once, unless the SDP rules it out: see [`Latch::may_be_elsewhere`];
+//! - after that any address counts once, unless the other side does not send by its SDP;
 //! - a sender moves to another port of its address if its sequence numbers continue, when the call's direction has changed, or
 //!   after 2 s without a packet; to another address only if the SDP names it.
 
 use std::net::{IpAddr, SocketAddr};
-
-use crate::address_rules::is_hidden;
 
 /// The largest step of sequence numbers within one stream.
 const NEAR: u16 = 8;
@@ -40,8 +38,6 @@ pub struct Latch {
     is_due: bool,
     media: Option<SocketAddr>,
     reports: Option<SocketAddr>,
-    /// The address of the first sender, once the SDP has named another one.
-    former: Option<IpAddr>,
     /// The sender that becomes the peer with its next packet, and the sequence number of its last one.
     candidate: Option<(SocketAddr, u16)>,
     /// When strangers may become the sender.
@@ -67,7 +63,6 @@ impl Latch {
             is_due,
             media: None,
             reports: None,
-            former: None,
             candidate: None,
             open_ms: now_ms + FIRST_MS,
             last_ms: now_ms,
@@ -77,24 +72,13 @@ impl Latch {
 
     /// The SDP names another address for media or reports. If only the port is another one, the sender's address stays, so that no
     /// stranger takes the stream while the phone is silent. Zeros hold the call and name no address (RFC 3264, 8.4).
-    ///
-    /// Until the call is answered, another phone may ring, whose media may come from anywhere.
-    pub fn named(
-        &mut self,
-        sdp_media: SocketAddr,
-        sdp_reports: SocketAddr,
-        is_answered: bool,
-        now_ms: u64,
-    ) {
+    pub fn named(&mut self, sdp_media: SocketAddr, sdp_reports: SocketAddr, now_ms: u64) {
         if sdp_media.ip().is_unspecified() {
             return;
         }
         let Some(sender) = self.media.filter(|_| sdp_media.ip() == self.sdp_media.ip()) else {
-            let left = self.media.map(|media| media.ip().to_canonical());
-            let former = self.former.or(left).filter(|_| is_answered);
             let (signalling, is_due) = (self.signalling, self.is_due);
             *self = Self::new(sdp_media, sdp_reports, signalling, is_due, now_ms);
-            self.former = former;
             return;
         };
         if sender == self.sdp_media {
@@ -159,7 +143,7 @@ impl Latch {
         match self.media.map(|media| media.ip().to_canonical()) {
             None => {
                 let is_open = now_ms >= self.open_ms;
-                ip == self.signalling || is_open && (ip == named || self.may_be_elsewhere(ip))
+                ip == self.signalling || is_open && (ip == named || self.is_due)
             }
             Some(sender) if sender == ip => {
                 proof == PacketProof::Follows
@@ -170,21 +154,6 @@ impl Latch {
                 let is_stranger = sender != self.signalling && sender != named;
                 is_stranger && ip == self.signalling
             }
-        }
-    }
-
-    /// True if media may come from an address that neither SDP nor signalling has. Behind NAT, and at carriers whose media has
-    /// addresses of its own, it does. It does not
-    ///
-    /// - after the SDP has moved the stream, except from where it was before;
-    /// - while the other side does not send;
-    /// - if the SDP's address is public and that of the signalling, so there is no NAT.
-    fn may_be_elsewhere(&self, ip: IpAddr) -> bool {
-        let named = self.sdp_media.ip().to_canonical();
-        let is_public = named == self.signalling && !is_hidden(named);
-        match self.former {
-            Some(former) => ip == former,
-            None => self.is_due && !is_public,
         }
     }
 

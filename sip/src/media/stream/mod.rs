@@ -156,7 +156,7 @@ impl MediaStream {
         self.latch.signalled_from(signalling);
         if (terms.remote, terms.remote_rtcp) != (self.terms.remote, self.terms.remote_rtcp) {
             let (media, reports) = (terms.remote, terms.remote_rtcp);
-            self.latch.named(media, reports, self.is_answered, now_ms);
+            self.latch.named(media, reports, now_ms);
             self.receiver.echo = EchoGuard::default();
         }
         if terms.direction != self.terms.direction {

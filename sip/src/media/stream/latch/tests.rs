@@ -49,13 +49,13 @@ fn another_port_in_the_sdp_lets_no_stranger_in() {
     let (mut latch, sdp_media, nat, stranger) = latch();
     let (next, reports) = (address("10.0.0.5:5000"), address("10.0.0.5:5001"));
     assert!(twice(&mut latch, nat, 0));
-    latch.named(next, reports, true, 10_000);
+    latch.named(next, reports, 10_000);
     assert!(!twice(&mut latch, stranger, 20_000));
     assert!(twice(&mut latch, address("203.0.113.5:62000"), 20_000));
     // Without NAT the media goes to the new port at once.
-    latch.named(sdp_media, reports, true, 30_000);
+    latch.named(sdp_media, reports, 30_000);
     assert!(latch.admits(sdp_media, 1, None, 30_000));
-    latch.named(next, reports, true, 40_000);
+    latch.named(next, reports, 40_000);
     assert_eq!(latch.media(), next);
     assert!(!twice(&mut latch, stranger, 50_000));
 }
@@ -67,15 +67,10 @@ fn a_hold_by_zeros_gives_up_no_sender() {
     let reports = address("10.0.0.5:4001");
     assert!(twice(&mut latch, nat, 0));
     for resumed in [sdp_media, address("10.0.0.5:5000")] {
-        latch.named(
-            address("0.0.0.0:4000"),
-            address("0.0.0.0:4001"),
-            true,
-            10_000,
-        );
+        latch.named(address("0.0.0.0:4000"), address("0.0.0.0:4001"), 10_000);
         assert_eq!(latch.media(), nat);
         assert!(!twice(&mut latch, stranger, 12_000));
-        latch.named(resumed, reports, true, 20_000);
+        latch.named(resumed, reports, 20_000);
         assert_eq!(latch.media(), nat);
         assert!(!twice(&mut latch, stranger, 22_000));
     }
@@ -83,106 +78,30 @@ fn a_hold_by_zeros_gives_up_no_sender() {
 }
 
 #[test]
-fn another_address_in_the_sdp_moves_the_stream_there_and_to_no_stranger() {
+fn another_address_in_the_sdp_begins_anew() {
     let next = address("192.0.2.20:5000");
-    let beside = address("192.0.2.20:7");
-    let (_, _, nat, stranger) = latch();
+    let (_, _, nat, elsewhere) = latch();
     for (from, now_ms, is_admitted) in [
-        (stranger, 12_000, false),
+        (elsewhere, 10_999, false),
+        (elsewhere, 11_000, true),
         (next, 10_000, true),
-        (beside, 10_500, false),
-        (beside, 12_000, true),
-        // The signalling's, which was the sender before, too.
         (nat, 10_000, true),
     ] {
         let (mut latch, ..) = self::latch();
         assert!(twice(&mut latch, nat, 0));
-        latch.named(next, address("192.0.2.20:5001"), true, 10_000);
+        latch.named(next, address("192.0.2.20:5001"), 10_000);
         assert_eq!(latch.media(), next);
         assert_eq!(twice(&mut latch, from, now_ms), is_admitted, "{from}");
     }
-    // A carrier's media with an address of its own comes back after music from a server.
-    let (mut latch, sdp_media, _, elsewhere) = self::latch();
-    assert!(twice(&mut latch, elsewhere, 1_000));
-    latch.named(next, next, true, 10_000);
-    assert!(twice(&mut latch, next, 10_000));
-    latch.named(sdp_media, sdp_media, true, 20_000);
-    assert!(!twice(&mut latch, address("198.51.100.67:9"), 22_000));
-    assert!(twice(&mut latch, elsewhere, 22_000));
-    // An announcement before another phone of a forked call.
-    let (mut latch, sdp_media, nat, elsewhere) = self::latch();
-    assert!(twice(&mut latch, nat, 0));
-    latch.named(address("10.0.0.6:4000"), sdp_media, false, 10_000);
-    assert!(twice(&mut latch, elsewhere, 11_000));
 }
 
 #[test]
-fn strangers_become_the_sender_only_where_media_may_come_from_elsewhere() {
-    for (sdp_media, signalling, is_due, from, is_admitted) in [
-        // No NAT.
-        (
-            "203.0.113.5:4000",
-            "203.0.113.5",
-            true,
-            "198.51.100.66:9",
-            false,
-        ),
-        (
-            "203.0.113.5:4000",
-            "203.0.113.5",
-            true,
-            "203.0.113.5:61000",
-            true,
-        ),
-        (
-            "[2001:db8::5]:4000",
-            "2001:db8::5",
-            true,
-            "[2001:db8::66]:9",
-            false,
-        ),
-        // NAT, a carrier's media server, and phones of the same private network.
-        (
-            "10.0.0.5:4000",
-            "203.0.113.5",
-            true,
-            "198.51.100.66:9",
-            true,
-        ),
-        (
-            "203.0.113.6:4000",
-            "203.0.113.5",
-            true,
-            "198.51.100.66:9",
-            true,
-        ),
-        ("10.0.0.5:4000", "10.0.0.5", true, "10.0.0.66:9", true),
-        // The other side only listens.
-        (
-            "10.0.0.5:4000",
-            "203.0.113.5",
-            false,
-            "198.51.100.66:9",
-            false,
-        ),
-        (
-            "10.0.0.5:4000",
-            "203.0.113.5",
-            false,
-            "203.0.113.5:61000",
-            true,
-        ),
-        ("10.0.0.5:4000", "203.0.113.5", false, "10.0.0.5:4000", true),
-    ] {
-        let signalling = signalling.parse().expect("an address");
-        let sdp_media = address(sdp_media);
-        let mut latch = Latch::new(sdp_media, sdp_media, signalling, is_due, 0);
-        let is_taken = twice(&mut latch, address(from), 60_000);
-        assert_eq!(
-            is_taken, is_admitted,
-            "{sdp_media}, {signalling}, {is_due}, {from}"
-        );
-    }
+fn nobody_is_taken_for_a_phone_that_only_listens() {
+    let (mut latch, sdp_media, nat, stranger) = latch();
+    latch.direction_changed(false, 0);
+    assert!(!twice(&mut latch, stranger, 60_000));
+    assert!(twice(&mut latch, nat, 60_000));
+    assert!(latch.admits(sdp_media, 1, None, 60_000));
 }
 
 /// A call that was held when it began.
