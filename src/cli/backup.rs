@@ -30,6 +30,8 @@ use crate::{
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 /// Number of faults of a file that an error names.
 const FAULTS_NAMED: usize = 3;
+/// Age of an unfinished copy that nobody goes on with.
+const ABANDONED_AFTER: Duration = Duration::from_hours(1);
 /// Follows the name of a copy, before the process that makes it.
 const UNFINISHED: &str = ".unfinished-";
 
@@ -88,7 +90,8 @@ fn remove_unfinished(unfinished: &Path) {
     let _ = fs::remove_file(unfinished);
 }
 
-/// Removes unfinished copies for this target whose process is gone.
+/// Removes unfinished copies for this target whose process is gone. Processes of other machines or containers are not seen, so
+/// the copies must not have grown for an hour.
 fn remove_abandoned(target: &Path) {
     let (Some(folder), Some(name)) = (target.parent(), target.file_name()) else {
         return;
@@ -103,7 +106,11 @@ fn remove_abandoned(target: &Path) {
         let name = file.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(&begin));
         let process = process.and_then(|process| process.parse::<u32>().ok());
-        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+        let is_gone =
+            process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists());
+        let changed = file.metadata().and_then(|about| about.modified()).ok();
+        let age = changed.and_then(|changed| changed.elapsed().ok());
+        if is_gone && age.is_some_and(|age| age >= ABANDONED_AFTER) {
             remove_unfinished(&file.path());
         }
     }

@@ -282,7 +282,10 @@ fn ports(public: SocketAddr, operators: SocketAddr) -> Result<String, String> {
 
 fn listen(address: SocketAddr, key: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).map_err(|error| {
-        let why = if_in_use(&error, "; if dikala is running already, or another setting names it, that is why");
+        let why = if_in_use(
+            &error,
+            "; if dikala is running already, or another setting names it, that is why",
+        );
         format!("{key}: {address} cannot be listened on ({error}){why}")
     })
 }

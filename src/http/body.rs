@@ -15,6 +15,8 @@ pub const BODY_BYTES_MAX: usize = 262_144;
 pub const FORM_BYTES_MAX: usize = 3 * BODY_BYTES_MAX;
 /// The largest form before sign-in: an address, a password and the next page.
 pub const STRANGERS_FORM_BYTES_MAX: usize = 16 * 1024;
+/// Longest form that is kept when it comes after the end of its session.
+pub const KEPT_FORM_BYTES_MAX: usize = 128 * 1024;
 
 /// The received bytes, which the middleware puts into the request's data.
 #[derive(Clone, Debug, Default)]

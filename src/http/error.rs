@@ -228,7 +228,9 @@ impl ApiError {
             Self::VerificationRunning => Code::VerificationRunning,
             Self::BodyTooLarge => Code::BodyTooLarge,
             Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,
-            Self::Validation(_) | Self::LastOwner | Self::ChangedMeanwhile => Code::ValidationFailed,
+            Self::Validation(_) | Self::LastOwner | Self::ChangedMeanwhile => {
+                Code::ValidationFailed
+            }
             Self::IdempotencyKeyReused | Self::IdempotencyAnswerGone => Code::IdempotencyKeyReused,
             Self::RateLimited { .. }
             | Self::TooManyRecoveries(_)

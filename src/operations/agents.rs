@@ -168,7 +168,7 @@ pub async fn update(
     let before = lock(&write, tenant, id.0, now).await?;
     let target = before.id.to_string();
     context
-        .refuse_if_changed(&*write, target, before.updated_at)
+        .refuse_if_changed(&*write, AuditAction::AgentUpdate, target, before.updated_at)
         .await?;
     let functions = function_names(&write, &before).await?;
     let mut agent = fields::read(&form, before.clone(), Some(&functions), limits)?;

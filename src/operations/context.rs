@@ -16,12 +16,12 @@ use dikala_actors::{
     },
 };
 use dikala_entities::{
-    Actor, ApiKeyId, AuditId, BridgeId, IdempotencyScope, Millis, OfTenant, Role, Secret,
-    SecretPlace, Store, TenantId, UrlPolicy, UserId, Vault, WebhookId, audit as audit_entry,
-    store::Transaction, tenant, webhook,
+    Actor, ApiKeyId, AuditAction, AuditId, BridgeId, IdempotencyScope, Millis, OfTenant, Role,
+    Secret, SecretPlace, Store, TenantId, UrlPolicy, UserId, Vault, WebhookId,
+    audit as audit_entry, store::Transaction, tenant, webhook,
 };
 use dikala_telephony::bridge::StatisticsReader;
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, PrimaryKeyTrait, QueryFilter, Select};
+use sea_orm::{ConnectionTrait, EntityTrait, PrimaryKeyTrait, Select};
 
 use super::{AgentLimits, ChatService};
 use crate::{
@@ -36,6 +36,9 @@ use crate::{
     },
     node::Runtime,
 };
+
+/// Entries of the audit log that are read to find changes of others.
+const CHANGES_MAX: u64 = 1_000;
 
 /// The one who asks for an operation. It decides which rows exist for the operation, whether it may change them, and which name
 /// the audit shows.
@@ -188,10 +191,12 @@ impl OperationContext {
         Self { seen, ..self }
     }
 
-    /// Refuses to overwrite what somebody else changed meanwhile, by the audit log. The row must be locked.
+    /// Refuses to overwrite what somebody else changed meanwhile by `action`, by the audit log. The row must be locked. Beyond
+    /// [`CHANGES_MAX`] later changes, the tenant's rows count as changed.
     pub(super) async fn refuse_if_changed(
         &self,
         db: &impl ConnectionTrait,
+        action: AuditAction,
         target: String,
         updated_at: Millis,
     ) -> Result<(), ApiError> {
@@ -200,16 +205,18 @@ impl OperationContext {
         };
         let since = AuditQuery {
             tenant: Some(self.tenant()?),
+            action: Some(action),
             from: Some(seen.plus_ms(1)),
             ..AuditQuery::default()
         };
-        let others = since
-            .select()
-            .filter(audit_entry::Column::Target.eq(target))
-            .filter(audit_entry::Column::Actor.ne(self.principal.actor()));
-        match others.one(db).await? {
-            Some(_) => Err(ApiError::ChangedMeanwhile),
-            None => Ok(()),
+        let changes = since.page(db, None, CHANGES_MAX).await?;
+        let me = self.principal.actor();
+        let is_others = changes
+            .iter()
+            .any(|change| change.target == target && change.actor != me);
+        match is_others || changes.len() as u64 == CHANGES_MAX {
+            true => Err(ApiError::ChangedMeanwhile),
+            false => Ok(()),
         }
     }
 

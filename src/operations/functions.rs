@@ -394,7 +394,12 @@ pub async fn update(
     let mut function = find(&*write, &agent, &name.0).await?;
     let target = function.id.to_string();
     context
-        .refuse_if_changed(&*write, target, function.updated_at)
+        .refuse_if_changed(
+            &*write,
+            AuditAction::FunctionUpdate,
+            target,
+            function.updated_at,
+        )
         .await?;
     let before = FunctionDraft::of(&function);
     let wanted = FunctionDraft::read(&form, &body.key_order(), Some(&before), addresses)?;

@@ -265,7 +265,12 @@ pub async fn update(
     let before = lock(&write, id.0).await?;
     let target = before.id.to_string();
     context
-        .refuse_if_changed(&*write, target, before.updated_at)
+        .refuse_if_changed(
+            &*write,
+            AuditAction::WebhookUpdate,
+            target,
+            before.updated_at,
+        )
         .await?;
     let wanted = form.read(READ_ONLY_OF_UPDATES, |form| {
         let url = form.required("url", Some(before.url.clone()), |value| {

@@ -22,7 +22,7 @@ use super::{
     view::View,
 };
 use crate::http::{
-    body::{FORM_BYTES_MAX, STRANGERS_FORM_BYTES_MAX},
+    body::{FORM_BYTES_MAX, KEPT_FORM_BYTES_MAX, STRANGERS_FORM_BYTES_MAX},
     error::{ApiError, Missing},
     middleware::receive,
 };
@@ -75,7 +75,11 @@ pub async fn admit(
         return Err(signed_out(view, req).await);
     }
     if is_post {
-        let typed = typed(req, is_signed_in).await;
+        let bytes_max = match is_signed_in {
+            true => FORM_BYTES_MAX,
+            false => STRANGERS_FORM_BYTES_MAX,
+        };
+        let typed = typed(req, bytes_max).await;
         let typed = typed.map_err(|error| errors::of(view, &error))?;
         if !view.knows(typed.text(TOKEN_FIELD).unwrap_or_default()) {
             return Err(match is_signed_in {
@@ -106,7 +110,7 @@ fn nothing(view: &View, req: &ServiceRequest) -> HttpResponse {
 /// The answer to a request whose session is over. A form with a long text is kept; a redirect would lose it.
 async fn signed_out(view: &View, req: &mut ServiceRequest) -> HttpResponse {
     if req.method() == Method::POST
-        && let Ok(typed) = typed(req, false).await
+        && let Ok(typed) = typed(req, KEPT_FORM_BYTES_MAX).await
         && typed.kept().map(|(_, value)| value.len()).sum::<usize>() >= KEPT_FROM
     {
         return errors::signed_out(view, address(req), &typed);
@@ -140,8 +144,8 @@ fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
     is_own(sent, base)
 }
 
-/// The posted form's values. The size limit is smaller without a session.
-async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<FormValues, ApiError> {
+/// The posted form's values.
+async fn typed(req: &mut ServiceRequest, bytes_max: usize) -> Result<FormValues, ApiError> {
     let is_form = header(req.headers(), &CONTENT_TYPE).map(|media_type| {
         let essence = media_type.split(';').next().unwrap_or_default();
         essence.trim().eq_ignore_ascii_case(FORM)
@@ -149,10 +153,6 @@ async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<FormValue
     if is_form == Some(false) {
         return Err(ApiError::UnsupportedMediaType(FORM));
     }
-    let bytes_max = match is_signed_in {
-        true => FORM_BYTES_MAX,
-        false => STRANGERS_FORM_BYTES_MAX,
-    };
     let body = receive(req, bytes_max).await?;
     match is_form {
         // A post without a body has no content type; it counts as an empty form.

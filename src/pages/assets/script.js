@@ -98,6 +98,7 @@ if (live && "EventSource" in window) {
   let silence = 0;
   let paused = false;
   let over = false;
+  let asked = 0;
   let fresh = 0;
   // The page's title contains its heading, which may change.
   let heading = live.querySelector("h1")?.textContent;
@@ -286,9 +287,11 @@ if (live && "EventSource" in window) {
       if (stream?.readyState !== EventSource.CLOSED) return;
       close();
       retry = setTimeout(open, 5000);
-      // At the end of the session, the page shows callers no longer.
+      // At the end of the session, the page shows callers no longer. It is asked about once a minute at most.
+      if (Date.now() - asked < 60000) return;
+      asked = Date.now();
       fetch(location.href, { method: "HEAD", redirect: "manual" })
-        .then((page) => { if (page.type === "opaqueredirect") location.reload(); }, () => {});
+        .then((page) => { if (page.type === "opaqueredirect") location.replace(location.href); }, () => {});
     });
   };
 
