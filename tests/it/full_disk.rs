@@ -126,8 +126,8 @@ async fn readiness_ends_with_the_first_write_that_a_full_disk_refuses() {
     let long = json!({"name": "long", "systemPrompt": "p".repeat(32_000)});
     for _ in 0..3 {
         let present = std::fs::metadata(&log).unwrap().len();
-        world.server.limit_files(Some(present + NEARLY_FULL));
         public.get("/health/ready").await.expect(200);
+        world.server.limit_files(Some(present + NEARLY_FULL));
         let mut writes = 0;
         while world.tenant.api.post("/agents", long.clone()).await.status == 201 {
             writes += 1;
