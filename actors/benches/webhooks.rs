@@ -35,17 +35,32 @@ use tokio::{
 };
 
 const NODE: &str = "bench";
-const EVENTS: usize = 20_000;
+/// Three webhooks share them evenly.
+const DELIVERIES: usize = 30_000;
 /// Events in one commit, as the journal gathers them under load.
 const COMMIT: usize = 64;
-const TENANTS: usize = 4;
-const ENDPOINTS_PER_TENANT: usize = 8;
+/// Many webhooks: one alone is held to its concurrency.
+const MANY: Receivers = Receivers {
+    tenants: 32,
+    webhooks: 1,
+};
+const ONE_TENANT: Receivers = Receivers {
+    tenants: 1,
+    webhooks: 3,
+};
 const BARE_CONCURRENCY: usize = 256;
 const HANGING: usize = 800;
 const PACE: Duration = Duration::from_millis(50);
 /// 50 s: three times the duration of one attempt, so that it covers several waves of timeouts, and leaves ten events
 /// above the p99.
 const PACED_EVENTS: usize = 1_000;
+
+/// Tenants, and the webhooks of each, all subscribed to the event.
+#[derive(Clone, Copy, Debug)]
+struct Receivers {
+    tenants: usize,
+    webhooks: usize,
+}
 
 type Arrivals = Arc<Mutex<HashMap<String, Instant>>>;
 
@@ -74,16 +89,19 @@ fn main() {
         let world = World::start(store, arrivals, receiver, hanging);
         let bare = bare(receiver).await;
         println!("bare client: {bare} posts/s");
-        let durable = world.throughput().await;
-        println!(
-            "durable deliveries: {durable}/s, {} % of the bare client",
-            durable * 100 / bare
-        );
-        let backlog = world.backlog().await;
-        println!(
-            "a backlog out of the table: {backlog}/s, {} % of the bare client",
-            backlog * 100 / bare
-        );
+        for receivers in [MANY, ONE_TENANT] {
+            println!("{receivers:?}");
+            let live = world.live(receivers).await;
+            println!(
+                "live deliveries: {live}/s, {} % of the bare client",
+                live * 100 / bare
+            );
+            let backlog = world.backlog(receivers).await;
+            println!(
+                "a backlog of another node: {backlog}/s, {} % of the live ones",
+                backlog * 100 / live.max(1)
+            );
+        }
         world.isolation().await;
         world.handle.drain(Duration::from_millis(100)).await;
     });
@@ -157,51 +175,55 @@ impl World {
         ids
     }
 
-    /// Events for many endpoints, in batches, one endpoint each: a single endpoint would be held to its concurrency.
-    async fn batches(&self) -> Vec<Vec<NewEvent>> {
-        let tenants: Vec<TenantId> = (0..TENANTS * ENDPOINTS_PER_TENANT)
+    /// Events in batches, so many that there are [`DELIVERIES`].
+    async fn batches(&self, receivers: Receivers) -> Vec<Vec<NewEvent>> {
+        let tenants: Vec<TenantId> = (0..receivers.tenants)
             .map(|_| TenantId::new(SystemClock.now()))
             .collect();
         for tenant in &tenants {
-            self.webhook(*tenant, self.receiver).await;
+            for _ in 0..receivers.webhooks {
+                self.webhook(*tenant, self.receiver).await;
+            }
         }
-        let events: Vec<NewEvent> = (0..EVENTS)
+        let events: Vec<NewEvent> = (0..DELIVERIES / receivers.webhooks)
             .map(|n| event(tenants[n % tenants.len()]))
             .collect();
         events.chunks(COMMIT).map(<[_]>::to_vec).collect()
     }
 
-    /// Durable deliveries per second: from the first commit to the last record.
-    async fn throughput(&self) -> u64 {
-        let batches = self.batches().await;
+    /// Deliveries per second: from the first commit to the last record.
+    async fn live(&self, receivers: Receivers) -> u64 {
+        let batches = self.batches(receivers).await;
         let before = self.handle.stats();
         let began = Instant::now();
         for events in batches {
             self.announce(&events).await;
         }
         self.delivered(before.succeeded).await;
-        let left = self.handle.stats().left_in_table;
+        let stats = self.handle.stats();
         println!(
-            "({left} of {EVENTS} went through the table, {} retried)",
-            self.handle.stats().retried
+            "({} of {DELIVERIES} went through the table, {} retried)",
+            stats.left_in_table - before.left_in_table,
+            stats.retried - before.retried
         );
-        per_second(EVENTS, began.elapsed())
+        per_second(DELIVERIES, began.elapsed())
     }
 
-    /// Deliveries per second taken over from another node, until the last record.
-    async fn backlog(&self) -> u64 {
+    /// Deliveries per second taken over from another node: from the first commit to the last record.
+    async fn backlog(&self, receivers: Receivers) -> u64 {
         let before = self.handle.stats();
+        let batches = self.batches(receivers).await;
         let began = Instant::now();
-        for events in self.batches().await {
+        for events in batches {
             self.commit(&events, "another").await;
         }
         self.handle.wake();
         self.delivered(before.succeeded).await;
-        per_second(EVENTS, began.elapsed())
+        per_second(DELIVERIES, began.elapsed())
     }
 
     async fn delivered(&self, before: u64) {
-        let target = before + EVENTS as u64;
+        let target = before + DELIVERIES as u64;
         loop {
             let stats = self.handle.stats();
             if stats.succeeded >= target && stats.unrecorded == 0 {
@@ -273,7 +295,7 @@ async fn bare(receiver: SocketAddr) -> u64 {
         .map(|_| {
             let (client, body) = (client.clone(), body.clone());
             actix_rt::spawn(async move {
-                for _ in 0..EVENTS / BARE_CONCURRENCY {
+                for _ in 0..DELIVERIES / BARE_CONCURRENCY {
                     let head = Head {
                         method: Method::POST,
                         uri: format!("http://{receiver}/").parse().expect("an address"),
@@ -291,7 +313,7 @@ async fn bare(receiver: SocketAddr) -> u64 {
         worker.await.expect("it ran");
     }
     per_second(
-        EVENTS / BARE_CONCURRENCY * BARE_CONCURRENCY,
+        DELIVERIES / BARE_CONCURRENCY * BARE_CONCURRENCY,
         began.elapsed(),
     )
 }
