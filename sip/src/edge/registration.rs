@@ -175,18 +175,18 @@ impl Registration {
     /// Looks the servers up again, because carriers change them. Keeps the last ones if the DNS names none.
     async fn look_up(&mut self) -> Result<(), RegistrationError> {
         let shared = self.shared.clone();
-        match shared.targets_near(self.hop(), self.flow.as_ref()).await {
-            Ok(found) if !found.is_empty() => self.targets = found,
+        match shared.targets(self.hop(), self.flow.as_ref()).await {
+            Ok(found) if !found.is_empty() => self.targets = found.into(),
             Err(error) if self.targets.is_empty() => {
                 return Err(RegistrationError::Unreachable(error));
             }
             Ok(_) | Err(_) => {}
         }
         if self.proxy.is_some()
-            && let Ok(found) = shared.targets_near(&self.registrar, None).await
+            && let Ok(found) = shared.targets(&self.registrar, None).await
             && !found.is_empty()
         {
-            self.behind_proxy = found;
+            self.behind_proxy = found.into();
         }
         let named = shared.addresses_of(&self.registrar.host).await;
         if !named.is_empty() {

@@ -34,13 +34,11 @@ pub struct SipTarget {
     pub address: SocketAddr,
 }
 
-/// A server with its rank: by the service, and within that by the priority of its SRV record.
-type RankedTarget = ((usize, u16), SipTarget);
-
 /// Answers of the DNS about the services of a name.
 #[derive(Debug, Default)]
 struct FoundServices {
-    targets: Vec<RankedTarget>,
+    /// In the order in which they are tried.
+    targets: Vec<SipTarget>,
     /// Transports whose service the name decidedly does not have.
     declined: Vec<SipTransport>,
 }
@@ -102,17 +100,6 @@ pub async fn targets(
     nameservers: &Nameservers,
     listen: &[ListenAddress],
 ) -> io::Result<Vec<SipTarget>> {
-    targets_near(uri, usual, nameservers, listen, None).await
-}
-
-/// The same. Of servers with the same rank, `near` is the first.
-pub async fn targets_near(
-    uri: &Uri,
-    usual: SipTransport,
-    nameservers: &Nameservers,
-    listen: &[ListenAddress],
-    near: Option<SipTarget>,
-) -> io::Result<Vec<SipTarget>> {
     let found = timeout(RESOLVED, looked_up(uri, usual, nameservers)).await;
     let mut found = found.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let datagrams = |listen: &&ListenAddress| listen.transport == SipTransport::Udp;
@@ -120,15 +107,15 @@ pub async fn targets_near(
         let mut listen = listen.iter().filter(datagrams);
         listen.any(|listen| listen.address.is_ipv4() == target.address.is_ipv4())
     };
-    found.sort_by_key(|(rank, target)| (!serves(target), *rank, near != Some(*target)));
-    Ok(found.into_iter().map(|(_, target)| target).collect())
+    found.sort_by_key(|target| !serves(target));
+    Ok(found)
 }
 
 async fn looked_up(
     uri: &Uri,
     usual: SipTransport,
     nameservers: &Nameservers,
-) -> io::Result<Vec<RankedTarget>> {
+) -> io::Result<Vec<SipTarget>> {
     let transport = named_transport(uri).unwrap_or(usual);
     if let (Host::Name(name), None) = (&uri.host, uri.port)
         && name.contains('.')
@@ -145,7 +132,7 @@ async fn looked_up(
         }
     }
     let found = addresses_by(nameservers, &uri.host, port_of(uri, transport)).await?;
-    let target = |address| ((0, 0), SipTarget { transport, address });
+    let target = |address| SipTarget { transport, address };
     Ok(found.into_iter().take(TARGETS_MAX).map(target).collect())
 }
 
@@ -164,7 +151,7 @@ async fn served(
             pointers.ok().and_then(Result::ok).unwrap_or_default()
         }
     };
-    for (at, (transport, service)) in (0..).zip(service_names(name, named, pointers)) {
+    for (transport, service) in service_names(name, named, pointers) {
         let Ok(services) = nameservers.services(&service).await else {
             continue;
         };
@@ -176,10 +163,7 @@ async fn served(
                 continue;
             };
             let addresses = addresses_by(nameservers, &host, record.port).await;
-            let target = |address| {
-                let rank = (at, record.priority);
-                (rank, SipTarget { transport, address })
-            };
+            let target = |address| SipTarget { transport, address };
             let addresses = addresses.unwrap_or_default().into_iter();
             found.targets.extend(addresses.map(target));
             if found.targets.len() >= TARGETS_MAX {

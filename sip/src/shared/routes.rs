@@ -49,21 +49,12 @@ impl Shared {
         uri: &Uri,
         known: Option<&Flow>,
     ) -> io::Result<VecDeque<SipTarget>> {
-        let mut found = self.targets_near(uri, known).await?;
+        let usual = known.map_or(SipTransport::Udp, |known| known.transport);
+        let listen = &self.settings.listen;
+        let mut found = resolution::targets(uri, usual, &self.nameservers, listen).await?;
         let known = known.map(server_of);
         found.sort_by_key(|target| known != Some(*target));
         Ok(found.into())
-    }
-
-    /// The servers of a URI in the order of the DNS. The one of `known` is the first of its rank only.
-    pub async fn targets_near(
-        &self,
-        uri: &Uri,
-        known: Option<&Flow>,
-    ) -> io::Result<Vec<SipTarget>> {
-        let usual = known.map_or(SipTransport::Udp, |known| known.transport);
-        let (listen, known) = (&self.settings.listen, known.map(server_of));
-        resolution::targets_near(uri, usual, &self.nameservers, listen, known).await
     }
 
     /// The addresses of a host by its own name; empty if they are not found within a second.
