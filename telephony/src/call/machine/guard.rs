@@ -45,6 +45,8 @@ pub(super) struct ConversationGuard {
     caller_since: u64,
     /// The agent owes the caller an answer.
     owed: Option<OwedAnswer>,
+    /// The wait since the agent was heard last, without the present one.
+    wait: Wait,
     /// When a model was ready for the first words, or came back.
     ready_at: u64,
     /// The caller has said nothing since the agent's words.
@@ -54,6 +56,8 @@ pub(super) struct ConversationGuard {
     audible_until: u64,
     paused_since: Option<u64>,
     functions: u32,
+    /// A function has run since the agent was heard last.
+    has_run: bool,
     /// When the caller hears the next filler of a function.
     filler_due: u64,
     is_held: bool,
@@ -74,9 +78,18 @@ struct OwedAnswer {
     since: u64,
     /// The model that is there was asked again.
     is_asked: bool,
+    what: OwedWords,
+}
+
+/// The time waited before a function ran, or before the caller spoke to an agent that had been asked for its answer already.
+/// Without it a caller who keeps saying "hello?" would never come to the next step, nor would a model that keeps calling functions.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wait {
+    ms: u64,
     /// Steps of [`WAITING`] that were taken.
     steps: usize,
-    what: OwedWords,
+    /// The model was asked again.
+    was_asked: bool,
 }
 
 /// The words that the agent owes the caller.
@@ -104,12 +117,14 @@ impl ConversationGuard {
             caller_speaks: false,
             caller_since: 0,
             owed: None,
+            wait: Wait::default(),
             ready_at: 0,
             silence: None,
             queued_until: 0,
             audible_until: 0,
             paused_since: None,
             functions: 0,
+            has_run: false,
             filler_due: 0,
             is_held: false,
             is_filled: false,
@@ -132,18 +147,16 @@ impl ConversationGuard {
     /// The call is answered: the caller waits for the first words.
     pub(super) fn begin(&mut self, now: u64) {
         self.silence = None;
+        self.wait = Wait::default();
         self.owe(now, OwedWords::Words);
     }
 
     /// The model is ready, or has come back. It may not know that it owes an answer, so it is asked again, unless it was replaced
     /// for that. The other steps count from the beginning: the caller waits all the same.
     pub(super) fn model_ready(&mut self, now: u64) {
-        let is_replaced = |owed: &OwedAnswer| {
-            WAITING[..owed.steps]
-                .iter()
-                .any(|(_, step)| *step == GuardStep::Replace)
-        };
-        if let Some(owed) = self.owed.as_mut().filter(|owed| !is_replaced(owed)) {
+        let mut taken = WAITING[..self.wait.steps].iter();
+        let is_replaced = taken.any(|(_, step)| *step == GuardStep::Replace);
+        if let Some(owed) = self.owed.as_mut().filter(|_| !is_replaced) {
             owed.is_asked = false;
             self.ready_at = now;
         }
@@ -156,7 +169,7 @@ impl ConversationGuard {
     pub(super) fn caller_started(&mut self, now: u64) {
         self.caller_speaks = true;
         self.caller_since = now;
-        self.owed = None;
+        self.leave_off(now);
         self.silence = None;
         self.spoke_early_at = None;
     }
@@ -172,8 +185,8 @@ impl ConversationGuard {
     }
 
     /// The caller presses a key. The end of the sequence follows.
-    pub(super) fn key_pressed(&mut self) {
-        self.owed = None;
+    pub(super) fn key_pressed(&mut self, now: u64) {
+        self.leave_off(now);
         self.silence = None;
     }
 
@@ -214,6 +227,8 @@ impl ConversationGuard {
             return None;
         }
         self.audible_until = self.queued_until;
+        self.wait = Wait::default();
+        self.has_run = false;
         let begins = !std::mem::replace(&mut self.is_mid_turn, true);
         if self.caller_speaks {
             if begins {
@@ -295,7 +310,10 @@ impl ConversationGuard {
 
     pub(super) fn function_began(&mut self, now: u64) {
         if self.functions == 0 {
-            self.filler_due = now + FUNCTION_FILLER_MS;
+            self.wait_so_far(now);
+            if !std::mem::replace(&mut self.has_run, true) {
+                self.filler_due = now + FUNCTION_FILLER_MS;
+            }
         }
         self.functions += 1;
     }
@@ -355,16 +373,20 @@ impl ConversationGuard {
                     silence.since = now;
                     silence.reminders += u8::from(has_model);
                 }
+                if step == GuardStep::Remind && has_model {
+                    self.owe(now, OwedWords::Words);
+                }
             }
             GuardStep::AskAgain | GuardStep::AskForRest => {
                 self.is_rest_asked |= step == GuardStep::AskForRest && has_model;
+                self.wait.was_asked |= has_model;
                 if let Some(owed) = &mut self.owed {
                     owed.is_asked = true;
                 }
             }
             GuardStep::Filler | GuardStep::Replace | GuardStep::GiveUp => {
+                self.wait.steps += 1;
                 if let Some(owed) = &mut self.owed {
-                    owed.steps += 1;
                     // The new session knows what it owes.
                     owed.is_asked |= step == GuardStep::Replace;
                 }
@@ -426,8 +448,8 @@ impl ConversationGuard {
             true => (asked_at + REST_MS, GuardStep::AskForRest),
             false => (asked_at + ASK_MS, GuardStep::AskAgain),
         };
-        let (after, step) = *WAITING.get(owed.steps)?;
-        let other = (since + after, step);
+        let (after, step) = *WAITING.get(self.wait.steps)?;
+        let other = (since + after.saturating_sub(self.wait.ms), step);
         Some(match !owed.is_asked && ask.0 <= other.0 {
             true => ask,
             false => other,
@@ -441,12 +463,29 @@ impl ConversationGuard {
     }
 
     fn owe(&mut self, since: u64, what: OwedWords) {
+        if self.wait.steps == WAITING.len() {
+            self.wait = Wait::default();
+        }
         self.owed = Some(OwedAnswer {
             since,
             is_asked: false,
-            steps: 0,
             what,
         });
+    }
+
+    /// The caller speaks, or presses a key, before the answer.
+    fn leave_off(&mut self, now: u64) {
+        if !self.wait.was_asked && !self.has_run {
+            self.wait = Wait::default();
+        } else if self.functions == 0 {
+            self.wait_so_far(now);
+        }
+        self.owed = None;
+    }
+
+    fn wait_so_far(&mut self, now: u64) {
+        let since = self.owed.map_or(now, |owed| owed.since);
+        self.wait.ms += now.saturating_sub(since);
     }
 
     /// The model is to go on with its turn, or to end it.

@@ -25,7 +25,7 @@ impl CallMachine {
             LegEvent::VoiceStarted if !self.is_held => self.caller_started(now, out),
             LegEvent::VoiceEnded if !self.is_held => self.caller_ended(now, out),
             LegEvent::Key(key) if is_talking => {
-                self.guard.key_pressed();
+                self.guard.key_pressed(now.ms);
                 let keys = self.keys.press(key, now.ms);
                 self.tell_keys(keys, now, out);
             }

@@ -357,10 +357,10 @@ fn a_call_from_ringing_to_the_callers_hang_up() {
         heard,
         [MachineEffect::Voice(VoiceInput::Audio(vec![5; 320]))]
     );
-    call.wait(61_000);
+    call.wait(9_000);
     let effects = call.on(MachineInput::Leg(LegEvent::HungUp));
     assert!(!hung_up(&effects) && told(&effects).is_empty());
-    assert_eq!(told(&call.wait(300)), ["hangup normal caller 0 at 61000"]);
+    assert_eq!(told(&call.wait(300)), ["hangup normal caller 0 at 9000"]);
     assert!(call.machine.is_over());
 }
 

@@ -28,7 +28,9 @@ const TOOL_BYTES_MOST: usize = 64 * 1024;
 const TOOL_ID_BYTES_MOST: usize = 1024;
 /// Tool calls that a model may make at once.
 const TOOLS_AT_ONCE: u32 = 32;
-/// The time for each further tool call.
+/// Tool calls above those that are answered with an error. A model that makes more than these has no pauses.
+const REFUSED_AT_ONCE: u32 = 256;
+/// The time for each further tool call, carried out or refused.
 const TOOL_EVERY: Duration = Duration::from_millis(200);
 
 /// A tool call as the model requests it.
@@ -65,6 +67,13 @@ struct ToolRequest {
     cancelled: bool,
     outcome: Option<Outcome>,
     delivered: bool,
+}
+
+impl ToolRequest {
+    fn has(&self, connection: u32, id: Option<&str>) -> bool {
+        let mut wires = self.wires.iter();
+        wires.any(|wire| wire.connection == connection && wire.id.as_deref() == id)
+    }
 }
 
 /// One request for the call.
@@ -119,8 +128,26 @@ pub(in crate::voice) struct ToolCalls {
     asks: Vec<ToolRequest>,
     ids: HashSet<String>,
     made: u64,
-    /// The end of the time that past requests have used up of their rate.
+    carried_out: CallRate,
+    refused: CallRate,
+}
+
+/// A token bucket over all connections of the session: a model that is answered at once could call for ever.
+#[derive(Debug, Default)]
+struct CallRate {
+    /// The end of the time that past requests have used up.
     paid_until: Duration,
+}
+
+impl CallRate {
+    fn admit(&mut self, at_once: u32, now: Duration) -> bool {
+        let next = self.paid_until.max(now) + TOOL_EVERY;
+        let is_admitted = next <= now + TOOL_EVERY * at_once;
+        if is_admitted {
+            self.paid_until = next;
+        }
+        is_admitted
+    }
 }
 
 impl ToolCalls {
@@ -136,7 +163,8 @@ impl ToolCalls {
         if id.is_some_and(|id| id.len() > TOOL_ID_BYTES_MOST) {
             return Err(ToolRequestFault::Unreadable);
         }
-        if !self.admit(now) {
+        let is_refused = !self.carried_out.admit(TOOLS_AT_ONCE, now);
+        if is_refused && !self.refused.admit(REFUSED_AT_ONCE, now) {
             return Err(ToolRequestFault::TooMany);
         }
         let arguments = Value::Object(call.arguments.clone()).to_string();
@@ -152,6 +180,11 @@ impl ToolCalls {
                 self.came(&id, outcome, now);
                 None
             }
+            RequestMeaning::New(id) if is_refused => {
+                let words = "Call at most 32 functions at once, and five more each second.";
+                self.came(&id, ToolOutcome::failure("too_many_calls", words), now);
+                None
+            }
             RequestMeaning::New(id) => Some(VoiceEvent::Tool {
                 id,
                 name,
@@ -159,16 +192,6 @@ impl ToolCalls {
             }),
             RequestMeaning::Again | RequestMeaning::Repeat => None,
         })
-    }
-
-    /// A token bucket over all connections of the session: a model that is answered at once could call for ever.
-    fn admit(&mut self, now: Duration) -> bool {
-        let next = self.paid_until.max(now) + TOOL_EVERY;
-        let is_admitted = next <= now + TOOL_EVERY * TOOLS_AT_ONCE;
-        if is_admitted {
-            self.paid_until = next;
-        }
-        is_admitted
     }
 
     fn asked(
@@ -184,10 +207,15 @@ impl ToolCalls {
             at: now,
             open: true,
         };
-        if wire.id.is_some() && self.has(connection, wire.id.as_deref()) {
+        let arguments = Value::Object(call.arguments).to_string();
+        // Some servers number the calls of each answer anew, so an id alone is no repeat.
+        let mut same = self.asks.iter().filter(|ask| ask.name == call.name);
+        let is_repeat = wire.id.is_some()
+            && same
+                .any(|ask| ask.arguments == arguments && ask.has(connection, wire.id.as_deref()));
+        if is_repeat {
             return RequestMeaning::Repeat;
         }
-        let arguments = Value::Object(call.arguments).to_string();
         let again = self.asks.iter_mut().rev().find(|ask| {
             let kept = ask.outcome.as_ref().is_none_or(|it| now - it.at <= KEPT);
             ask.name == call.name
@@ -239,12 +267,7 @@ impl ToolCalls {
 
     /// The model has made this call on this connection.
     pub(in crate::voice) fn knows(&self, connection: u32, id: &str) -> bool {
-        self.has(connection, Some(id))
-    }
-
-    fn has(&self, connection: u32, id: Option<&str>) -> bool {
-        let mut wires = self.asks.iter().flat_map(|ask| &ask.wires);
-        wires.any(|wire| wire.connection == connection && wire.id.as_deref() == id)
+        self.asks.iter().any(|ask| ask.has(connection, Some(id)))
     }
 
     /// The model's own id if it is acceptable and unique, else a numbered one.
@@ -357,7 +380,9 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{AnswerTarget, RequestMeaning, RequestedCall, ToolCalls, ToolOutcome};
+    use super::{
+        AnswerTarget, RequestMeaning, RequestedCall, ToolCalls, ToolOutcome, ToolRequestFault,
+    };
 
     fn call(id: &str, order: &str) -> RequestedCall {
         RequestedCall {
@@ -408,6 +433,37 @@ mod tests {
             AnswerTarget::Here(Some("d".to_owned()))
         );
         assert_eq!(tools.asked(call("e", "1"), 3, 1, at(4)), new("e"));
+    }
+
+    #[test]
+    fn an_id_of_another_call_is_no_repeat() {
+        let mut tools = ToolCalls::default();
+        assert_eq!(tools.asked(call("0", "1"), 1, 1, at(0)), new("0"));
+        assert!(tools.came("0", outcome(), at(1)));
+        tools.answers(1);
+        let second = tools.asked(call("0", "2"), 1, 1, at(2));
+        assert_eq!(second, new("function-2"));
+        assert!(tools.came("function-2", outcome(), at(3)));
+        let target = AnswerTarget::Here(Some("0".to_owned()));
+        assert_eq!(tools.answers(1)[0].to, target);
+    }
+
+    #[test]
+    fn surplus_calls_are_refused_and_others_go_on() {
+        let mut tools = ToolCalls::default();
+        let mut request = |n: u32, now| {
+            let (id, order) = (format!("f-{n}"), n.to_string());
+            tools.request(call(&id, &order), 1, 1, now)
+        };
+        let all: Vec<_> = (0..288).map(|n| request(n, at(0))).collect();
+        let carried_out = |event: &&_| matches!(event, Ok(Some(_)));
+        assert_eq!(all.iter().filter(carried_out).count(), 32);
+        assert!(all.iter().all(Result::is_ok), "the others are answered");
+        assert_eq!(request(288, at(0)), Err(ToolRequestFault::TooMany));
+        assert!(matches!(request(289, at(1)), Ok(Some(_))));
+        let answers = tools.answers(1);
+        let mut outcomes = answers.iter().map(|answer| answer.outcome.text());
+        assert!(outcomes.all(|text| text.contains("too_many_calls")));
     }
 
     #[test]

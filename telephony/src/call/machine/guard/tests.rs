@@ -56,6 +56,78 @@ fn a_caller_who_waits_is_helped_step_by_step() {
     assert_eq!(guard.due(), None);
 }
 
+/// A model that is dead, and a caller who says "hello?" every four seconds.
+#[test]
+fn a_caller_who_goes_on_asking_comes_to_the_next_step() {
+    let mut guard = after_words(1_000);
+    let mut all = Vec::new();
+    for began in (4_000..40_000).step_by(4_000) {
+        all.extend(steps(&mut guard, began, true));
+        guard.caller_started(began);
+        guard.caller_ended(began + 800, began + 1_200);
+    }
+    all.retain(|(_, step)| *step != GuardStep::AskAgain);
+    assert_eq!(
+        all,
+        [
+            (11_600, GuardStep::Filler),
+            (19_200, GuardStep::Replace),
+            (29_600, GuardStep::GiveUp),
+        ]
+    );
+}
+
+/// Pauses in which nobody asks for an answer are those of somebody who thinks.
+#[test]
+fn a_caller_who_speaks_with_pauses_is_not_waiting() {
+    let mut guard = after_words(1_000);
+    for began in (4_000..60_000).step_by(4_000) {
+        assert_eq!(steps(&mut guard, began, true), []);
+        guard.caller_started(began);
+        guard.caller_ended(began + 2_000, began + 2_400);
+    }
+}
+
+/// Each function ends before its filler, and is called again before the model is asked for words.
+#[test]
+fn a_model_that_goes_on_calling_functions_leaves_nobody_alone() {
+    let mut guard = after_words(1_000);
+    guard.caller_started(2_000);
+    guard.caller_ended(3_000, 3_400);
+    let mut all = Vec::new();
+    for began in (4_000..37_000).step_by(2_500) {
+        all.extend(steps(&mut guard, began, true));
+        guard.function_began(began);
+        all.extend(steps(&mut guard, began + 1_000, true));
+        guard.function_ended(began + 1_000);
+    }
+    let named = |wanted| all.iter().filter(move |(_, step)| *step == wanted);
+    let waits = |wanted| named(wanted).map(|(at, _)| *at).collect::<Vec<_>>();
+    assert_eq!(waits(GuardStep::Filler), [13_000]);
+    assert_eq!(waits(GuardStep::Replace), [23_000]);
+    assert_eq!(waits(GuardStep::GiveUp), [36_000]);
+    assert_eq!(
+        waits(GuardStep::FunctionFiller).len(),
+        4,
+        "one each eight seconds, while functions run"
+    );
+}
+
+#[test]
+fn a_model_that_reminds_nobody_is_replaced() {
+    let mut guard = after_words(2_000);
+    assert_eq!(
+        steps(&mut guard, 200_000, true),
+        [
+            (12_000, GuardStep::Remind),
+            (14_500, GuardStep::AskAgain),
+            (18_000, GuardStep::Filler),
+            (24_000, GuardStep::Replace),
+            (32_000, GuardStep::GiveUp),
+        ]
+    );
+}
+
 #[test]
 fn without_a_model_only_the_end_is_due() {
     let mut guard = guard();
@@ -177,6 +249,8 @@ fn a_silent_caller_is_reminded_twice_and_then_left() {
     let mut all = steps(&mut guard, 12_000, true);
     // The reminder itself is speech, and begins no new count.
     says(&mut guard, 3_000, 13_000);
+    all.extend(steps(&mut guard, 32_000, true));
+    says(&mut guard, 3_000, 33_000);
     all.extend(steps(&mut guard, 200_000, true));
     assert_eq!(
         all,
@@ -191,12 +265,15 @@ fn a_silent_caller_is_reminded_twice_and_then_left() {
 #[test]
 fn a_word_of_the_caller_begins_the_silence_anew() {
     let mut guard = after_words(2_000);
-    assert_eq!(steps(&mut guard, 40_000, true).len(), 2);
-    guard.caller_started(0);
+    assert_eq!(steps(&mut guard, 12_000, true).len(), 1);
+    says(&mut guard, 1_000, 13_000);
+    assert_eq!(steps(&mut guard, 32_000, true).len(), 1);
+    says(&mut guard, 1_000, 33_000);
+    guard.caller_started(40_000);
     guard.caller_ended(41_000, 41_400);
     says(&mut guard, 1_000, 42_000);
     assert_eq!(
-        steps(&mut guard, 60_000, true),
+        steps(&mut guard, 53_000, true),
         [(53_000, GuardStep::Remind)]
     );
 }
@@ -316,6 +393,7 @@ fn a_caller_who_is_understood_in_a_noise_is_not_silent() {
     says(&mut guard, 1_000, 18_000);
     assert_eq!(guard.next(), Some((29_000, GuardStep::Remind)));
     assert_eq!(guard.step(29_000, true), Some(GuardStep::Remind));
+    says(&mut guard, 1_000, 30_000);
     guard.caller_was_heard(35_000);
     assert_eq!(guard.next(), Some((45_000, GuardStep::Remind)));
 }
@@ -323,11 +401,11 @@ fn a_caller_who_is_understood_in_a_noise_is_not_silent() {
 #[test]
 fn a_caller_who_types_is_neither_silent_nor_waiting() {
     let mut guard = after_words(1_000);
-    guard.key_pressed();
+    guard.key_pressed(1_000);
     assert_eq!(guard.due(), None);
     guard.caller_started(2_000);
     guard.caller_ended(3_000, 3_400);
-    guard.key_pressed();
+    guard.key_pressed(3_500);
     assert_eq!(guard.due(), None);
     guard.caller_ended(8_000, 8_000);
     assert_eq!(guard.due(), Some(10_500));

@@ -516,7 +516,7 @@ fn what_has_no_end_is_cut() {
 #[test]
 fn a_model_that_calls_functions_without_a_pause_is_lost() {
     let mut story = waiting("llm");
-    for number in 1..100 {
+    for number in 1..400 {
         if story.lost().is_some() {
             return;
         }
