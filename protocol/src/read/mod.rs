@@ -210,7 +210,7 @@ fn called(
         return Err(ReplyError::invalid(words));
     }
     let agent = fields.text("agentId", 1, ID_CHARS_MAX)?.parse();
-    let agent = agent.map_err(|error| ReplyError::invalid(format!("agentId {error}.")))?;
+    let agent = agent.map_err(|error| ReplyError::invalid(format!("agentId is {error}.")))?;
     Ok(CalledParty::Agent(agent))
 }
 

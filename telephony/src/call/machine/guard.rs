@@ -4,11 +4,13 @@
 //! one while the caller waits for the agent, one while the caller says nothing after the agent's words. Both stand still while a
 //! function runs or the caller holds the call.
 
+mod owed;
 mod steps;
 
 use dikala_entities::ConversationSettings;
 use dikala_sip::leg::SPEECH_RATE;
 
+use self::owed::{CallerSilence, OwedAnswer, OwedWords, Wait};
 pub(super) use self::steps::GuardStep;
 pub(crate) use self::steps::Stall;
 
@@ -71,43 +73,6 @@ pub(super) struct ConversationGuard {
     ended_at: u64,
     /// The agent began to speak at this time, while the end of the caller's voice was not noticed.
     spoke_early_at: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct OwedAnswer {
-    since: u64,
-    /// The model that is there was asked again.
-    is_asked: bool,
-    what: OwedWords,
-}
-
-/// The time waited before a function ran, or before the caller spoke to an agent that had been asked for its answer already.
-/// Without it a caller who keeps saying "hello?" would never come to the next step, nor would a model that keeps calling functions.
-#[derive(Debug, Clone, Copy, Default)]
-struct Wait {
-    ms: u64,
-    /// Steps of [`WAITING`] that were taken.
-    steps: usize,
-    /// The model was asked again.
-    was_asked: bool,
-}
-
-/// The words that the agent owes the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OwedWords {
-    /// The first words, or words after a function.
-    Words,
-    /// An answer to the caller, so the time until it is a latency.
-    Answer,
-    /// The rest of what it has begun to say.
-    Rest,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct CallerSilence {
-    /// The last reminder, or the resumption of the call.
-    since: u64,
-    reminders: u8,
 }
 
 impl ConversationGuard {
