@@ -54,7 +54,11 @@ const CHAT: &[Code] = &[
 ];
 const DELIVERY: &[Code] = &[Code::DeliveryNotFound];
 const WIDGET: &[Code] = &[Code::WidgetNotFound];
-const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
+const RESENT: &[Code] = &[
+    Code::DeliveryNotFound,
+    Code::WebhookNotFound,
+    Code::CallNotActive,
+];
 
 #[rustfmt::skip]
 pub const ROUTES: &[ApiRoute] = &[

@@ -112,6 +112,8 @@ pub enum ApiError {
     NoTextModel,
     #[error("The call is still running; end it, then it can be erased.")]
     CallStillRunning,
+    #[error("The call of this delivery was erased; there is nothing left to send.")]
+    DeliveryErased,
     #[error("The first request with this Idempotency-Key is still running; ask again in a moment.")]
     IdempotencyInProgress,
     /// The phone number.
@@ -216,7 +218,9 @@ impl ApiError {
             Self::FunctionExists(_) => Code::FunctionExists,
             Self::WebhookLimitReached(_) => Code::WebhookLimitReached,
             Self::WidgetLimitReached(_) => Code::WidgetLimitReached,
-            Self::CallNotActive | Self::CallStillRunning => Code::CallNotActive,
+            Self::CallNotActive | Self::CallStillRunning | Self::DeliveryErased => {
+                Code::CallNotActive
+            }
             Self::ChatAnswering => Code::ChatAnswering,
             Self::ChatFull(_) => Code::ChatFull,
             Self::NoTextModel => Code::NoTextModel,

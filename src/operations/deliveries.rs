@@ -3,9 +3,9 @@
 use dikala_actors::webhooks::{ResendOutcome, recovery::count};
 use dikala_entities::{
     AuditAction, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, InstantOrDate, Millis,
-    RecoveryId, TenantId, WebhookId, attempt,
+    OfTenant, RecoveryId, TenantId, WebhookId, attempt,
     delivery::{self, Column},
-    recovery,
+    erasure, recovery,
     store::Transaction,
     webhook,
 };
@@ -233,7 +233,7 @@ pub async fn show(
     })
 }
 
-/// Makes a delivery due now, whatever its status. Its webhook must exist. `V` is the view for whoever asks.
+/// Makes a delivery due now, whatever its status. Its webhook must exist, and its call must not be erased. `V` is the view for whoever asks.
 pub async fn resend<V: From<delivery::Model> + Serialize>(
     context: OperationContext,
     id: Id<DeliveryId>,
@@ -252,6 +252,9 @@ pub async fn resend<V: From<delivery::Model> + Serialize>(
         .ok_or(ApiError::NotFound(Missing::Webhook))?;
     let locked = context.one_of::<delivery::Entity>(id.0).lock_exclusive();
     let mut row = locked.one(&*write).await?.ok_or_else(missing)?;
+    if is_erased(&write, &row).await? {
+        return Err(ApiError::DeliveryErased);
+    }
     make_due(&write, &mut row, context.now).await?;
     let change = AuditChange::new(AuditAction::DeliveryResend, row.id).with(webhook);
     write.record(row.tenant_id, change).await?;
@@ -273,6 +276,14 @@ pub async fn resend_now(
     let resent = dispatcher.resend(webhook, id.0, made, current_trace());
     let is_made = matches!(resent.await, Ok(ResendOutcome::Made));
     Ok((webhook, is_made))
+}
+
+async fn is_erased(txn: &Transaction, row: &delivery::Model) -> Result<bool, DbErr> {
+    let Some(call) = row.call_id else {
+        return Ok(false);
+    };
+    let erased = erasure::Entity::of(row.tenant_id).filter(erasure::Column::CallId.eq(call));
+    Ok(erased.one(txn).await?.is_some())
 }
 
 /// Makes a delivery due now, whatever its state.

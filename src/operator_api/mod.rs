@@ -65,7 +65,11 @@ const LADDER: &[Code] = &[Code::CallNotFound, Code::SipMessagesNotFound];
 const RUNNING_CALL: &[Code] = &[Code::CallNotFound, Code::CallNotActive];
 const WEBHOOK: &[Code] = &[Code::WebhookNotFound];
 const DELIVERY: &[Code] = &[Code::DeliveryNotFound];
-const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
+const RESENT: &[Code] = &[
+    Code::DeliveryNotFound,
+    Code::WebhookNotFound,
+    Code::CallNotActive,
+];
 const ACTOR: &[Code] = &[Code::ActorNotFound];
 const VERIFYING: &[Code] = &[Code::VerificationRunning];
 

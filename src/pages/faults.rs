@@ -85,6 +85,7 @@ pub fn refusal(view: &View, error: &ApiError) -> Markup {
         ApiError::ChangedMeanwhile => view.t("page-changed-meanwhile"),
         ApiError::CallNotActive => view.t("calls-is-over"),
         ApiError::CallStillRunning => view.t("calls-still-runs"),
+        ApiError::DeliveryErased => view.t("webhooks-call-erased"),
         ApiError::WebhookLimitReached(most) => {
             view.tn("webhooks-too-many", &[("most", (*most).into())])
         }

@@ -111,8 +111,8 @@ async fn an_erased_call_leaves_nothing_but_what_it_cost(
         .await;
     // Nothing listens at this webhook's port yet, so its deliveries wait.
     let port = free_port();
-    let later = format!("http://127.0.0.1:{port}/later");
-    tenant.subscribe(&later, &["call.ended"], SECRET).await;
+    let later_url = format!("http://127.0.0.1:{port}/later");
+    tenant.subscribe(&later_url, &["call.ended"], SECRET).await;
 
     let bridge = tenant.bridge(Socket).await;
     let call = a_personal_call(&world, &bridge).await;
@@ -195,6 +195,28 @@ async fn an_erased_call_leaves_nothing_but_what_it_cost(
         .map(|event| event.data["callId"].clone())
         .collect();
     assert_eq!(told, [json!(other)]);
+
+    // Nor is it sent again, one by one or with all that failed.
+    let failed = tenant.api.get("/webhooks").await.expect(200);
+    let failed = failed["webhooks"].as_array().unwrap().iter();
+    let failed = failed.filter(|webhook| webhook["url"] == later_url);
+    let path = format!("/webhooks/{}", text(failed.last().unwrap(), "id"));
+    let recovered = tenant
+        .api
+        .post(
+            &format!("{path}/recover"),
+            json!({"since": "2026-01-01T00:00:00Z"}),
+        )
+        .await;
+    assert_eq!(recovered.expect(202)["deliveries"], 0);
+    let listed = format!("{path}/deliveries?status=failed");
+    let deliveries = tenant.api.get(&listed).await.expect(200);
+    let resend = format!(
+        "/deliveries/{}/resend",
+        text(&deliveries["deliveries"][0], "id")
+    );
+    let refused = tenant.api.post(&resend, json!({})).await.expect(409);
+    assert_eq!(refused["error"]["code"], "call_not_active", "{refused}");
 }
 
 /// The receiver has the request, and answers only after the call was erased.
@@ -220,10 +242,10 @@ async fn what_is_under_way_when_a_call_is_erased_is_not_kept(
         .await
         .expect(204);
     permits.add_permits(1);
-    // The attempt ends and is recorded without the answer; nothing more is sent.
+    // The attempt ends and is recorded as what it is, without the answer; nothing more is sent.
     let store = &world.server.installation.store;
     let attempt = "SELECT CAST(length(a.response) AS TEXT) FROM delivery_attempts a \
-                   JOIN deliveries d ON d.id = a.delivery_id WHERE d.status = 'failed' AND a.status_code = 200";
+                   JOIN deliveries d ON d.id = a.delivery_id WHERE d.status = 'succeeded' AND a.status_code = 200";
     let kept = eventually("the attempt to be over", async || {
         store.rows::<1>(attempt).await.pop()
     })

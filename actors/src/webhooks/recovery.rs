@@ -113,7 +113,7 @@ impl IndexedDeliveries {
     }
 }
 
-/// Failed deliveries of the webhook. Tests are not repeated.
+/// Failed deliveries of the webhook. Tests are not repeated, nor are events of erased calls.
 fn failed(recovery: &recovery::Model) -> Select<delivery::Entity> {
     delivery::Entity::find()
         .select_only()
@@ -121,6 +121,9 @@ fn failed(recovery: &recovery::Model) -> Select<delivery::Entity> {
         .filter(delivery::Column::WebhookId.eq(recovery.webhook_id))
         // Literal, as in the partial index.
         .filter(Expr::cust("status = 'failed' AND NOT is_test"))
+        .filter(Expr::cust(
+            "NOT EXISTS (SELECT 1 FROM erasures e WHERE e.call_id = deliveries.call_id)",
+        ))
 }
 
 /// Deliveries that were created in the period, after the cursor, by their ids.

@@ -71,7 +71,7 @@ codes! {
         FunctionExists = "function_exists", "The agent has a function of that name already.";
         WebhookLimitReached = "webhook_limit_reached", "The account has as many webhooks as it can have.";
         WidgetLimitReached = "widget_limit_reached", "The account has as many widgets as it can have.";
-        CallNotActive = "call_not_active", "The call is over; or, where it is to be erased, it is not over yet.";
+        CallNotActive = "call_not_active", "The call is over; or, where it is to be erased, it is not over yet; or a delivery's call was erased.";
         ChatAnswering = "chat_answering", "The chat is answering the message before.";
         ChatFull = "chat_full", "The chat has as many messages as it can have.";
         IdempotencyInProgress = "idempotency_in_progress", "The first request with this Idempotency-Key is still running.";

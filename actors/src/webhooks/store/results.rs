@@ -301,10 +301,11 @@ async fn record_deliveries(
             ("completed_at", ColumnType::BigInt),
         ],
     );
-    // A delivery that was closed meanwhile, because its call was erased or its webhook deleted, stays closed.
+    // A delivery that was closed meanwhile, because its call was erased or its webhook deleted, stays closed, unless it arrived.
     let while_pending = |column: &str| {
         format!(
-            "{column} = CASE WHEN deliveries.status = 'pending' THEN excluded.{column} ELSE deliveries.{column} END"
+            "{column} = CASE WHEN deliveries.status = 'pending' OR excluded.status = 'succeeded' \
+                THEN excluded.{column} ELSE deliveries.{column} END"
         )
     };
     let sql = format!(
