@@ -50,7 +50,7 @@ pub use self::{
 };
 use self::{
     fault::{PoolSignals, SendFault},
-    file::{folder_of, prepare_file, probe_name, unwritable},
+    file::{folder_of, prepare_file, probe_name, resolved, unwritable},
     notices::NoticeOptions,
     pool::ConnectionTimeouts,
     probe::{Confirmation, Probe},
@@ -264,6 +264,11 @@ impl Store {
     /// The SQLite file of a URL; none for PostgreSQL.
     pub fn sqlite_file(url: &str) -> Option<PathBuf> {
         sqlite_file(url)
+    }
+
+    /// The file that the path of an SQLite URL leads to, by symbolic links too.
+    pub fn real_sqlite_file(url: &str) -> Option<PathBuf> {
+        sqlite_file(url).map(|path| resolved(&path))
     }
 
     /// The SQLite file of a URL, if it does not exist yet.

@@ -20,7 +20,7 @@ use sea_orm::{
 };
 use serde_json::json;
 
-use super::{CliError, output};
+use super::{CliError, note::note, output};
 use crate::{
     app::{ServiceStartError, holds_secrets, prove as prove_secrets},
     config::Settings,
@@ -139,7 +139,7 @@ async fn copy_out(source: &Path, unfinished: &Path) -> Result<(), CliError> {
 pub async fn restore(options: Restore, settings: &Settings, as_json: bool) -> Result<(), CliError> {
     let source = options.file;
     let url = &settings.database.url;
-    let Some(target) = Store::sqlite_file(url) else {
+    let Some(target) = Store::real_sqlite_file(url) else {
         return Err(CliError::Refused(format!(
             "the database is PostgreSQL, which has its own tools; stop the server and bring a copy back with: pg_restore --clean \
              --if-exists --no-owner --dbname=\"$DIKALA_DATABASE__URL\" {}",
@@ -187,7 +187,10 @@ pub async fn restore(options: Restore, settings: &Settings, as_json: bool) -> Re
     drop(reserved);
     let bytes = size(&target)?;
     if let Some(kept) = &replaced {
-        eprintln!("what was there before is kept as {}", kept.display());
+        note(format_args!(
+            "what was there before is kept as {}",
+            kept.display()
+        ));
     }
     if as_json {
         return output::text(&json!({"file": target, "bytes": bytes}).to_string());

@@ -13,6 +13,7 @@ use super::{
     CliError, OfTenant,
     admin::{CommandContext, open},
     command_input::PageArgs,
+    note::note,
     output,
 };
 use crate::{
@@ -119,9 +120,9 @@ async fn add(booking: BookingArgs, process: CommandContext, json: bool) -> Resul
             output::one(&transaction, json)?;
             if !booked.is_new {
                 let id = transaction.id;
-                eprintln!(
+                note(format_args!(
                     "nothing was booked now: reference {reference} was booked before, as {id}"
-                );
+                ));
             }
             Ok(())
         }
@@ -139,7 +140,7 @@ async fn add(booking: BookingArgs, process: CommandContext, json: bool) -> Resul
 /// repeated.
 fn chosen_reference() -> String {
     let reference = format!("cli-{:032x}", rand::random::<u128>());
-    eprintln!("--reference {reference}");
+    note(format_args!("--reference {reference}"));
     reference
 }
 

@@ -4,7 +4,7 @@ use dikala_entities::store::in_words;
 use sea_orm::DbErr;
 use serde_json::json;
 
-use super::escapes::escaped;
+use super::{escapes::escaped, note::note};
 use crate::{app::ServiceStartError, config::ConfigError, http::error::ApiError};
 
 #[derive(Debug, thiserror::Error)]
@@ -42,9 +42,9 @@ impl CliError {
         }
         if as_json {
             let error = json!({"error": {"code": self.word(), "message": self.to_string()}});
-            eprintln!("{}", escaped(&error.to_string()));
+            note(format_args!("{}", escaped(&error.to_string())));
         } else {
-            eprintln!("dikala: {}", escaped(&self.to_string()));
+            note(format_args!("dikala: {}", escaped(&self.to_string())));
         }
     }
 

@@ -14,7 +14,7 @@ use rand::{RngExt, distr::Alphanumeric};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use super::{CliError, output};
+use super::{CliError, note::note, output};
 use crate::config::{Layers, Settings};
 
 /// The default file.
@@ -172,9 +172,9 @@ fn answer(question: &Question, layers: &mut Layers, asks: bool) -> Result<String
         layers.set_from_command(key, &value)?;
         let checked = layers.check(key);
         match checked {
-            Err(error) if asks => eprintln!("{error}"),
+            Err(error) if asks => note(error),
             _ if value.is_empty() && *key == "mail.from" && asks => {
-                eprintln!("Mails need it; Ctrl-C ends this without a file.");
+                note("Mails need it; Ctrl-C ends this without a file.");
             }
             checked => return checked.map(|()| value).map_err(CliError::from),
         }

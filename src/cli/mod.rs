@@ -20,6 +20,7 @@ mod init;
 mod listen;
 mod listener;
 mod nodes;
+mod note;
 mod output;
 mod pcap;
 mod people;
@@ -41,6 +42,7 @@ use clap::{
 };
 use clap_complete::Shell;
 use dikala_actors::runtime::clock::SystemClock;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     app::{App, ServiceStartError, vault, wait_for_signal},
@@ -238,13 +240,17 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Check => check::run(layers(), cli.json).await,
         Command::Config(ConfigCommand::Show) => {
             let layers = layers()?;
-            output::config(&layers, cli.json)
+            output::config(&layers, cli.json)?;
+            // Values that the service would refuse are shown too, and then named.
+            Settings::new(&layers).map(drop).map_err(CliError::from)
         }
         Command::Telephony(options) => telephony::run(options, &layers()?).await,
         Command::WhatsApp(command) => whatsapp::run(command, &layers()?, cli.json).await,
         Command::Serve => serve(&layers()?).await,
         Command::Migrate => {
             let settings = Settings::new(&layers()?)?;
+            // Before anything is changed.
+            settings.has_key().then(|| settings.vault()).transpose()?;
             crate::app::open_store(&settings, true).await?.close().await;
             output::done("the schema is up to date", cli.json)
         }
@@ -285,6 +291,8 @@ async fn serve(layers: &Layers) -> Result<(), CliError> {
     log_start(layers, &settings);
     // Installed before `ready` is printed: a reader of it may send the signal at once.
     let stop = wait_for_signal();
+    // Once it is listened to, SIGHUP does not end the process. The built-in telephony reloads its certificate.
+    let _ = signal(SignalKind::hangup());
     output::text(&format!(
         "ready http=http://{http} operator=http://{operator}"
     ))?;

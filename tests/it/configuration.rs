@@ -178,8 +178,12 @@ async fn another_key_than_that_of_the_store_is_refused(
 
 #[test]
 fn looking_makes_no_database() {
-    let installation = Installation::new(Sqlite).unwrap();
+    let mut installation = Installation::new(Sqlite).unwrap();
     let file = installation.folder.path().join("dikala.db");
+    let settings = installation.settings.clone();
+    installation.set("secrets.key", "abc");
+    assert_fails(&installation.run(&["migrate"]), &[3], "32 random bytes");
+    installation.settings = settings;
     let finished = installation.run(&["tenant", "list"]);
     assert_fails(&finished, &[1], &file.display().to_string());
     let checked = installation.cli(&["check"]);
@@ -209,6 +213,13 @@ fn a_database_file_has_one_server_and_no_other_readers() {
         server.installation.set(key, "127.0.0.1:0");
     }
     assert_fails(&server.installation.run(&["serve"]), &[1], "already");
+    // By another name it is the same file.
+    let url = |file: &std::path::Path| format!("sqlite://{}", file.display());
+    let link = file.with_file_name("link.db");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    server.installation.set("database.url", &url(&link));
+    assert_fails(&server.installation.run(&["serve"]), &[1], "already");
+    server.installation.set("database.url", &url(&file));
     // Commands work beside the server, and its death releases the lock.
     server.cli(&["tenant", "list"]);
     server.installation.settings = ports;
@@ -256,6 +267,12 @@ fn configuration_comes_in_layers() {
     fs::write(&file, "[calls]\nring_timeout_second = 11\n").unwrap();
     let finished = installation.run(&["config", "show"]);
     assert_fails(&finished, &[3], "ring_timeout_seconds");
+    fs::write(&file, "[calls]\nwarn_before_seconds = -1\n").unwrap();
+    let finished = installation.run(&["config", "show"]);
+    assert_eq!(finished.code, Some(3), "{finished:?}");
+    for told in [&finished.stdout, &finished.stderr] {
+        assert!(told.contains("calls.warn_before_seconds"), "{told}");
+    }
     let missing = installation.run(&["serve", "--config", "/nowhere/dikala.toml"]);
     assert_fails(&missing, &[3], "/nowhere/dikala.toml");
 }

@@ -217,6 +217,8 @@ async fn sigterm_finishes_what_is_in_flight(#[values(Sqlite, Postgres)] store: S
     let bridge = world.tenant.bridge(Socket).await;
     let id = bridge.talk(&world.tenant.did).await;
     world.receiver.wait_for(HOOK, 1).await;
+    // A hook for renewed certificates sends it to every service.
+    world.server.send_sighup();
     assert_eq!(world.server.terminate().await, 0);
     assert_eq!(
         bridge.commands(),

@@ -40,11 +40,16 @@ pub(super) fn prepare_file(path: &Path) -> Result<(), StoreError> {
         })
 }
 
-/// The lock file of the process that serves this database.
+/// The lock file of the process that serves this database. Symbolic links to the database share it.
 pub(super) fn lock_beside(path: &Path) -> PathBuf {
-    let mut lock = path.as_os_str().to_owned();
+    let mut lock = resolved(path).into_os_string();
     lock.push("-serving");
     lock.into()
+}
+
+/// The path without symbolic links, if the file exists.
+pub(super) fn resolved(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 pub(super) fn probe_name() -> String {

@@ -33,7 +33,7 @@ use self::{
     scenarios::{BenchScenario, SCENARIOS, ScenarioResult},
     sizes::Sizes,
 };
-use super::{CliError, output};
+use super::{CliError, note::note, output};
 use crate::app::wait_for_signal;
 
 type Result<T> = std::result::Result<T, CliError>;
@@ -108,7 +108,7 @@ pub async fn run(options: BenchOptions, as_json: bool) -> Result<()> {
         ));
     }
     if cfg!(debug_assertions) {
-        eprintln!("{DEBUG_BUILD}");
+        note(DEBUG_BUILD);
     }
     let delay = std::time::Duration::from_millis(options.commit_delay.into());
     let ground = BenchEnvironment::new(options.store, sizes, options.nodes.into(), delay)?;

@@ -4,6 +4,8 @@ use std::{io::IsTerminal, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::cli::note::note;
+
 /// A bar on a terminal, lines elsewhere.
 #[derive(Debug)]
 pub struct BenchProgress {
@@ -30,7 +32,7 @@ impl BenchProgress {
                 bar.set_prefix(scenario.to_owned());
                 bar.set_message("");
             }
-            None => eprintln!("{scenario} …"),
+            None => note(format_args!("{scenario} …")),
         }
     }
 
@@ -45,7 +47,7 @@ impl BenchProgress {
     pub fn say(&self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.to_owned()),
-            None => eprintln!("  {what}"),
+            None => note(format_args!("  {what}")),
         }
     }
 }

@@ -14,6 +14,8 @@ use dikala_actors::webhooks::signature::Signer;
 use dikala_entities::{Secret, foreign_json};
 use serde_json::{Value, json};
 
+use crate::cli::note::note;
+
 /// Path of an endpoint that always fails, so that the demo shows failing deliveries.
 pub const BROKEN: &str = "till";
 /// One of this many answers of the demo function is slow.
@@ -55,7 +57,7 @@ async fn hook(
         .and_then(|value| value.to_str().ok());
     let expected = Signer::new(&receiver.webhook_secret).service_signature(&body);
     if given != Some(expected.as_str()) {
-        eprintln!("a webhook with a wrong signature was refused");
+        note("a webhook with a wrong signature was refused");
         return HttpResponse::Unauthorized().finish();
     }
     if let Ok(event) = foreign_json::value(&body) {

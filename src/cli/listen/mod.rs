@@ -29,6 +29,7 @@ use super::{
     CliError,
     client::{Service, ServiceArgs},
     escapes::escaped,
+    note::note,
     output,
 };
 use crate::app::wait_for_signal;
@@ -86,10 +87,10 @@ pub async fn run(options: ListenOptions, as_json: bool) -> Result<(), CliError> 
     let service = Service::new(options.service)?;
     let secret = options.secret.unwrap_or_else(|| secret_of(&service));
     let forwarder = options.forward_to.map(|target| {
-        eprintln!(
+        note(format_args!(
             "passing events on to {target}, signed with the secret {}",
             secret.expose()
-        );
+        ));
         Forwarder::new(target, &secret, service.client.clone())
     });
     let mut listener = Listener {
@@ -133,7 +134,7 @@ impl Listener {
                 FollowEnd::Lost(error) if !self.connected => return Err(error),
                 FollowEnd::Lost(error) => {
                     let error = error.to_string();
-                    eprintln!("dikala: {}; trying again", escaped(&error));
+                    note(format_args!("dikala: {}; trying again", escaped(&error)));
                     // A connection that lasted resets the backoff.
                     if began.elapsed() > RECONNECT_MAX {
                         wait = RECONNECT;
@@ -189,9 +190,9 @@ impl Listener {
     /// Says on standard error that events follow: standard output holds events only.
     fn announce(&mut self) {
         if self.connected {
-            eprintln!("following again");
+            note("following again");
         } else {
-            eprintln!("following {}; Ctrl-C ends it", self.service);
+            note(format_args!("following {}; Ctrl-C ends it", self.service));
         }
         self.connected = true;
     }

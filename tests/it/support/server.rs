@@ -296,6 +296,10 @@ impl Server {
         signal("TERM", self.pid());
     }
 
+    pub fn send_sighup(&self) {
+        signal("HUP", self.pid());
+    }
+
     /// Pauses the process, including its timers.
     pub fn freeze(&self) {
         signal("STOP", self.pid());
