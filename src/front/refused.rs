@@ -58,7 +58,7 @@ impl<'a> OwnAnswer<'a> {
             ),
             status if status.is_client_error() => (
                 "invalid_json",
-                "The request is malformed: its first line or its headers are not those of HTTP/1.1.",
+                "The request is malformed: its first line or its headers are not those of HTTP/1.1, or its address has more than 65,534 bytes.",
             ),
             _ => ("internal_error", "The request could not be read."),
         };

@@ -12,7 +12,7 @@ use jiff::{
 
 use super::{
     lang::Lang,
-    zones::{REGIONS, ZONE_DEFAULT},
+    zones::{NO_ZONES, ZONE_DEFAULT},
 };
 
 const DATE_CHARS: usize = 10;
@@ -35,9 +35,9 @@ pub struct Zone {
 impl Zone {
     /// The zone with this name in the time zone database.
     pub fn named(name: &str) -> Option<Self> {
-        let is_known = name == "UTC" || REGIONS.iter().any(|region| name.starts_with(region));
-        let zone = is_known.then(|| TimeZone::get(name).ok()).flatten()?;
-        Some(Self { zone })
+        let zone = TimeZone::get(name).ok()?;
+        let is_zone = zone.iana_name() == Some(name) && !NO_ZONES.contains(&name);
+        is_zone.then_some(Self { zone })
     }
 
     /// The zone of logs and machines.
@@ -467,6 +467,15 @@ mod tests {
         for name in ZONES_OFFERED {
             assert!(Zone::named(name).is_some(), "{name}");
         }
+        let others = [
+            "UTC",
+            "Etc/UTC",
+            "Etc/GMT-7",
+            "GMT",
+            "US/Pacific",
+            "EST5EDT",
+        ];
+        assert!(others.iter().all(|name| Zone::named(name).is_some()));
         assert_eq!(ZONES_OFFERED[0], ZONE_DEFAULT);
         for wrong in [
             "",
@@ -474,6 +483,9 @@ mod tests {
             "../../etc/passwd",
             "Asia/../../etc/passwd",
             "posixrules",
+            "posix/Asia/Jakarta",
+            "localtime",
+            "asia/jakarta",
         ] {
             assert!(Zone::named(wrong).is_none(), "{wrong}");
         }

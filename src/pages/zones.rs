@@ -112,16 +112,5 @@ pub const ZONES_OFFERED: &[&str] = &[
     "Pacific/Port_Moresby",
     "UTC",
 ];
-/// Prefixes of zones that are named after places; the database's other names are aliases and fixed offsets.
-pub const REGIONS: [&str; 10] = [
-    "Africa/",
-    "America/",
-    "Antarctica/",
-    "Arctic/",
-    "Asia/",
-    "Atlantic/",
-    "Australia/",
-    "Europe/",
-    "Indian/",
-    "Pacific/",
-];
+/// Files of the database that are not zones.
+pub const NO_ZONES: [&str; 3] = ["Factory", "localtime", "posixrules"];

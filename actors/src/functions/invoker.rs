@@ -6,6 +6,7 @@ use std::{
 };
 
 use actix::{Actor, Handler, ResponseFuture, Supervised};
+use dikala_entities::FunctionMethod;
 
 use super::{
     EndpointAnswer, FaultCode, InvocationReport, Invoke, Outcome, Permitted,
@@ -115,10 +116,16 @@ impl InvokerState {
             return (InvocationReport::at_once(outcome), CallFinding::Nothing);
         }
         let Ok((head, body)) = request::build(&invoke) else {
-            let unusable = Outcome::error(
-                FaultCode::Connection,
-                "The address of the function's endpoint cannot be used.",
-            );
+            let unusable = match invoke.function.method {
+                FunctionMethod::Get => Outcome::error(
+                    FaultCode::InvalidArguments,
+                    "With the arguments the address has more than 65,534 bytes. Give shorter ones, or use POST.",
+                ),
+                _ => Outcome::error(
+                    FaultCode::Connection,
+                    "The address of the function's endpoint cannot be used.",
+                ),
+            };
             return (InvocationReport::at_once(unusable), CallFinding::Nothing);
         };
         let outbound = self.outbound.permitted(invoke.permission.clone());

@@ -120,6 +120,25 @@ async fn every_method_carries_the_signed_body_and_get_the_query_too() {
     }
 }
 
+/// The limit of addresses is below that of arguments, with percent-encoding.
+#[actix::test]
+async fn arguments_that_do_not_fit_into_an_address_are_named() {
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(200, "", b"{}"));
+    let handle = functions(&local_outbound());
+    let outcome = async |method| {
+        let long = json!({"city": "é".repeat(11_000)});
+        let call = invoke(receiver.outbound_url("/f"), method, long);
+        handle.invoke(call).await.outcome
+    };
+    let Outcome::Error { code, message } = outcome(FunctionMethod::Get).await else {
+        panic!("an address of 66,000 bytes was sent");
+    };
+    assert_eq!(code, FaultCode::InvalidArguments);
+    assert!(message.contains("use POST"), "{message}");
+    let sent = outcome(FunctionMethod::Post).await;
+    assert!(matches!(sent, Outcome::Ok { .. }), "{sent:?}");
+}
+
 #[actix::test]
 async fn a_test_shows_the_request_as_it_arrives_and_the_answer_whatever_it_is() {
     let receiver = TenantServer::scripted(|_| ServerAnswer::with(500, "", b"<p>oops"));

@@ -17,6 +17,8 @@ pub struct Millis(i64);
 #[cfg(feature = "openapi")]
 crate::described! { Millis: super::schema::instant(); }
 
+const NS_PER_MS: i128 = 1_000_000;
+
 /// The text is no valid instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MillisError {
@@ -82,18 +84,28 @@ impl Millis {
         Self::from_datetime(at)
     }
 
-    /// Parses RFC 3339, or `YYYY-MM-DD` as midnight UTC.
+    /// Parses the bound of a period: RFC 3339, or `YYYY-MM-DD` as midnight UTC. Of an instant between two milliseconds it is the
+    /// later one: what happened in the earlier one was before the bound.
     pub fn parse_date_or_rfc3339(text: &str) -> Result<Self, MillisError> {
         match Date::parse(text, format_description!("[year]-[month]-[day]")) {
             Ok(date) => {
                 Self::from_datetime(PrimitiveDateTime::new(date, time!(00:00)).assume_utc())
             }
-            Err(_) => Self::parse_rfc3339(text),
+            Err(_) => {
+                let at = OffsetDateTime::parse(text, &Rfc3339);
+                let at = at.map_err(|_| MillisError::Malformed)?;
+                Self::from_nanoseconds(at.unix_timestamp_nanos() + NS_PER_MS - 1)
+            }
         }
     }
 
     fn from_datetime(at: OffsetDateTime) -> Result<Self, MillisError> {
-        let ms = at.unix_timestamp_nanos().div_euclid(1_000_000);
+        Self::from_nanoseconds(at.unix_timestamp_nanos())
+    }
+
+    /// The millisecond that contains this time since the epoch.
+    fn from_nanoseconds(since_epoch: i128) -> Result<Self, MillisError> {
+        let ms = since_epoch.div_euclid(NS_PER_MS);
         let ms = i64::try_from(ms).map_err(|_| MillisError::Malformed)?;
         match ms {
             ms if ms < Self::MIN.0 => Err(MillisError::TooOld),
@@ -146,6 +158,10 @@ mod tests {
         let at = Millis::parse_rfc3339("2026-01-15T10:30:00+07:00").expect("parses");
         assert_eq!(at.to_string(), "2026-01-15T03:30:00.000Z");
         assert_eq!(Millis::parse_rfc3339(&at.to_string()), Ok(at));
+        assert_eq!(
+            Millis::parse_date_or_rfc3339("2026-01-15T03:30:00.0009Z"),
+            Millis::parse_rfc3339("2026-01-15T03:30:00.001Z")
+        );
         assert_eq!(
             Millis::parse_date_or_rfc3339("2026-01-15").map(|m| m.to_string()),
             Ok("2026-01-15T00:00:00.000Z".to_owned())
