@@ -20,6 +20,7 @@ mod script;
 mod state;
 mod turns;
 mod web;
+mod web_call_makers;
 mod widgets;
 
 use sea_orm_migration::prelude::*;
@@ -75,6 +76,7 @@ fn steps() -> Vec<Step> {
         Step::Additive(Box::new(overview::REFUSED)),
         Step::Additive(Box::new(overview::TROUBLES)),
         Step::Additive(Box::new(recoveries::STEP)),
+        Step::Additive(Box::new(web_call_makers::STEP)),
     ];
     #[cfg(debug_assertions)]
     fail_points::change(&mut steps);

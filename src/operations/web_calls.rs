@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
-    OperationContext,
+    OperationContext, Principal,
     agents::{self, draft::SavedAgent},
 };
 use crate::http::{
@@ -41,6 +41,11 @@ const BEGUN: &str = "SELECT \
     (SELECT COUNT(*) FROM web_calls WHERE widget_id = $1 AND used_at > $2) + \
     (SELECT COUNT(*) FROM calls c WHERE c.tenant_id = $3 AND c.outcome IS NULL AND EXISTS \
      (SELECT 1 FROM web_calls w WHERE w.hash = c.bridge_call_id AND w.widget_id = $1 AND w.used_at <= $2)) AS calls";
+
+/// The condition of a token that can be used, at the time of the second parameter.
+const IS_GOOD: &str = "hash = $1 AND used_at IS NULL AND expires_at > $2 AND \
+    (maker IS NULL OR EXISTS (SELECT 1 FROM users WHERE id = maker) OR \
+     EXISTS (SELECT 1 FROM api_keys WHERE id = maker AND revoked_at IS NULL))";
 
 /// A call from a browser that is about to begin.
 #[derive(Clone, Debug, ToSchema)]
@@ -92,6 +97,7 @@ impl WebCallToken {
             used_at: None,
             widget_id: None,
             visitor: None,
+            maker: None,
         };
         let created = Self {
             url: format!("{}{PATH}?token={}", sockets(base), token.expose()),
@@ -139,6 +145,7 @@ async fn make(
     let row = web_call::Model {
         settings,
         is_detailed,
+        maker: maker(context.principal),
         ..blank
     };
     let write = context.begin().await?;
@@ -154,6 +161,14 @@ async fn make(
     write
         .commit(Created::at(PATH.to_owned(), token).secret())
         .await
+}
+
+fn maker(principal: Principal) -> Option<String> {
+    match principal {
+        Principal::TenantKey { key, .. } => Some(key.to_string()),
+        Principal::Person { user, .. } => Some(user.to_string()),
+        Principal::Operator | Principal::CommandLine => None,
+    }
 }
 
 /// The scheme of WebSockets in place of that of pages.
@@ -178,8 +193,7 @@ pub struct UsedToken {
 
 /// True if a token can be used. It writes nothing, so strangers who guess cost no more than that.
 pub async fn is_good(store: &Store, token: &Credential, now: Millis) -> Result<bool, DbErr> {
-    let sql =
-        "SELECT 1 AS one FROM web_calls WHERE hash = $1 AND used_at IS NULL AND expires_at > $2";
+    let sql = format!("SELECT 1 AS one FROM web_calls WHERE {IS_GOOD}");
     let values = [token.hash().into(), now.into()];
     let look = Statement::from_sql_and_values(store.backend(), sql, values);
     let found = store.critical_reader().query_one_raw(look).await?;
@@ -189,7 +203,7 @@ pub async fn is_good(store: &Store, token: &Credential, now: Millis) -> Result<b
 /// The reason why a token cannot be used.
 #[derive(Debug)]
 pub enum TokenFault {
-    /// It is unknown, used or too old.
+    /// It is unknown, used or too old, or its maker is gone.
     Unknown,
     /// As many visitors of its widget talk as allowed. It can be used later.
     Busy,
@@ -238,10 +252,12 @@ async fn has_place(
 /// Uses a token up.
 pub async fn take(store: &Store, token: &Credential, now: Millis) -> Result<UsedToken, TokenFault> {
     let txn = store.begin().await?;
-    let sql = "UPDATE web_calls SET used_at = $1, expires_at = CASE WHEN widget_id IS NULL THEN CAST($2 AS BIGINT) ELSE CAST($4 AS BIGINT) END \
-               WHERE hash = $3 AND used_at IS NULL AND expires_at > $1 RETURNING hash, tenant_id, widget_id, agent_id, caller_number, is_detailed";
+    let sql = format!(
+        "UPDATE web_calls SET used_at = $2, expires_at = CASE WHEN widget_id IS NULL THEN CAST($3 AS BIGINT) ELSE CAST($4 AS BIGINT) END \
+         WHERE {IS_GOOD} RETURNING hash, tenant_id, widget_id, agent_id, caller_number, is_detailed"
+    );
     let (kept, counted) = (now.plus_ms(KEPT_MS), now.plus_ms(COUNTED_MS));
-    let values = [now.into(), kept.into(), token.hash().into(), counted.into()];
+    let values = [token.hash().into(), now.into(), kept.into(), counted.into()];
     let take = Statement::from_sql_and_values(store.backend(), sql, values);
     let taken = UsedToken::find_by_statement(take).one(&txn).await?;
     let taken = taken.ok_or(TokenFault::Unknown)?;

@@ -3,7 +3,13 @@
 use awc::ws::CloseCode;
 
 use crate::{
-    support::{prelude::*, tenant::text, web_call::TestBrowser},
+    dashboard::{owner, owner_by},
+    support::{
+        prelude::*,
+        tenant::text,
+        visitor::{HtmlForm, Visitor},
+        web_call::TestBrowser,
+    },
     telephony::with_a_function,
 };
 
@@ -191,6 +197,51 @@ async fn a_token_is_good_once_and_only_for_ones_own_agents() {
         let error = tenant.api.post(&path, fields).await.expect(422);
         assert_eq!(error["error"]["fields"][0]["field"], field, "{error}");
     }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_token_ends_with_its_maker(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let Some(world) = world(store).await else {
+        return;
+    };
+    let (server, tenant) = (&world.server, &world.tenant);
+    let refused = async |url: &str| TestBrowser::open(url).await.err().map(|it| it.as_u16());
+    // A member, in the dashboard. Another member's token stays good.
+    let (person, other) = (
+        owner(&world).await,
+        owner_by(&world, "other@example.com").await,
+    );
+    let (of_person, of_other) = (
+        talk(&world, &person.browser).await,
+        talk(&world, &other.browser).await,
+    );
+    server.cli(&["user", "remove", &person.id]);
+    assert_eq!(refused(&of_person).await, Some(401));
+    let still = TestBrowser::open(&of_other).await.expect("a socket");
+    still.send(&json!({"type": "hangup"}));
+    still.ended().await;
+    // A program, by an API key.
+    let url = token(&world, json!({})).await;
+    let keys = server.cli(&["key", "list", "--tenant", &tenant.id]);
+    server.cli(&["key", "revoke", &text(&keys["keys"][0], "id")]);
+    assert_eq!(refused(&url).await, Some(401));
+}
+
+/// The socket of a token that *Talk to it* makes.
+async fn talk(world: &TestWorld, browser: &Visitor) -> String {
+    let agent = format!("/dashboard/agents/{}", world.tenant.agent);
+    let form = browser.open(&agent).await.form(&agent);
+    let made = browser
+        .post(&HtmlForm {
+            action: format!("{agent}/talk"),
+            ..form
+        })
+        .await;
+    assert_eq!(made.status, 200, "{}", made.html);
+    let made: Value = serde_json::from_str(&made.html).unwrap();
+    let base = world.server.http.replace("http://", "ws://");
+    format!("{base}/web/v1/call?token={}", text(&made, "token"))
 }
 
 #[actix_web::test]

@@ -23,6 +23,8 @@ pub struct Model {
     pub widget_id: Option<WidgetId>,
     /// A hash of that visitor's network address.
     pub visitor: Option<String>,
+    /// The id of the API key or member that made it. A token ends with its maker.
+    pub maker: Option<String>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
