@@ -64,7 +64,7 @@ struct PageRequest {
     known: BrowserIdentity,
     /// Present if the browser has access.
     visit: Option<ConsoleView>,
-    /// The cookie with a new id, for a browser that sent none.
+    /// The cookie with a new id, for a browser that sent none with its own request.
     fresh: Option<HeaderValue>,
 }
 
@@ -97,7 +97,7 @@ impl PageRequest {
             state,
             known,
             visit,
-            fresh,
+            fresh: fresh.filter(|_| !door::is_foreign(request, None)),
         })
     }
 

@@ -61,7 +61,7 @@ pub async fn enter(
 struct PageRequest {
     view: DashboardView,
     person: Option<Person>,
-    /// A new cookie, for a browser that sent none.
+    /// A new cookie, for a browser that sent none with its own request.
     cookie: Option<HeaderValue>,
     /// The error if the session could not be looked up.
     fault: Option<ApiError>,
@@ -77,9 +77,8 @@ impl PageRequest {
         };
         // A browser without a session gets a token too: the sign-in form is bound to it.
         let token = shown.clone().unwrap_or_else(|| SESSION_SCHEME.generate());
-        let cookie = shown
-            .is_none()
-            .then(|| session::cookie(state, &token, false));
+        let needs_cookie = shown.is_none() && !door::is_foreign(request, state.public_base());
+        let cookie = needs_cookie.then(|| session::cookie(state, &token, false));
         let (person, fault) = match found {
             Ok(person) => (person, None),
             Err(error) => (None, Some(error.into())),

@@ -1,7 +1,7 @@
 //! Common handling of page requests and answers: access rights, origin checks, form parsing and security headers.
 
 use actix_web::{
-    Error, HttpMessage, HttpResponse,
+    Error, HttpMessage, HttpRequest, HttpResponse,
     body::BoxBody,
     dev::{ServiceRequest, ServiceResponse},
     http::{
@@ -50,7 +50,7 @@ pub async fn admit(
     req: &mut ServiceRequest,
 ) -> Result<(), HttpResponse> {
     let is_post = req.method() == Method::POST;
-    if is_post && !is_from_a_page(req.headers(), base) {
+    if is_foreign(req.request(), base) {
         return Err(errors::foreign(view));
     }
     let (audience, is_signed_in) = (view.audience(), view.account().is_some());
@@ -80,12 +80,15 @@ pub async fn admit(
             false => STRANGERS_FORM_BYTES_MAX,
         };
         let typed = typed(req, bytes_max).await;
-        let typed = typed.map_err(|error| errors::of(view, &error))?;
+        let mut typed = typed.map_err(|error| errors::of(view, &error))?;
         if !view.knows(typed.text(TOKEN_FIELD).unwrap_or_default()) {
-            return Err(match is_signed_in {
-                true => errors::outdated(view, address(req), &typed),
-                false => errors::foreign(view),
-            });
+            typed = match is_signed_in {
+                true => return Err(errors::outdated(view, address(req), &typed)),
+                // Tabs that were opened at once got a cookie each, and the last one stays. Without its password the
+                // form is shown again, and signs nobody in.
+                false if req.path() == audience.sign_in => typed.without_secrets(),
+                false => return Err(errors::foreign(view)),
+            };
         }
         req.extensions_mut().insert(typed);
     }
@@ -134,14 +137,18 @@ fn address(req: &ServiceRequest) -> &str {
     req.uri().path_and_query().map_or("", |it| it.as_str())
 }
 
-/// True if a changing request comes from the service's own page. `base` is the public URL, if it is configured.
-fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
+/// True if another site made this post. `base` is the public URL, if it is configured.
+///
+/// Browsers send no `SameSite=Lax` cookie with such a post. Its answer must set none either: that cookie would
+/// replace the session's, and any site could sign its visitors out.
+pub fn is_foreign(request: &HttpRequest, base: Option<&str>) -> bool {
+    let headers = request.headers();
     let sent = OriginHeaders {
         origin: header(headers, &ORIGIN),
         fetch_site: header(headers, &FETCH_SITE),
         host: header(headers, &HOST),
     };
-    is_own(sent, base)
+    request.method() == Method::POST && !is_own(sent, base)
 }
 
 /// The posted form's values.

@@ -81,6 +81,12 @@ impl FormValues {
             .map(|(name, value)| (&**name, &**value))
     }
 
+    /// Removes passwords and other secrets.
+    pub fn without_secrets(mut self) -> Self {
+        self.0.retain(|(name, _)| !is_secret(name));
+        self
+    }
+
     /// Removes U+0000, which no page can contain.
     fn without_nul(mut self) -> Self {
         for (_, value) in &mut self.0 {

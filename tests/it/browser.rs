@@ -86,6 +86,29 @@ async fn a_password_signs_in_again(#[values(true, false)] scripts: bool) {
     browser.see("Ibu Rina").await;
 }
 
+/// The last one is after the back button, which may show the page as it was left.
+#[actix_web::test]
+async fn a_second_press_sends_nothing_while_a_form_is_sent() {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let world = world!(Sqlite);
+    enter(&browser, &invited(&world, "rina@example.com"), "Sign in").await;
+    let keys = format!("{}/dashboard/settings/keys", world.server.http);
+    browser.go(&keys).await;
+    browser.fill("Name", "Kasir").await;
+    let presses =
+        "const form = document.querySelector('form[action=\"/dashboard/settings/keys\"]');
+        const prevented = [];
+        addEventListener('submit', (event) => prevented.push(event.defaultPrevented));
+        form.requestSubmit(); form.requestSubmit();
+        dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));
+        form.requestSubmit();
+        return prevented";
+    assert_eq!(browser.run(presses).await, json!([false, true, false]));
+    browser.see("Copy the key now").await;
+}
+
 /// No page may have accessibility violations, browser errors, content from other sites, or text that overflows a
 /// narrow window.
 #[rstest]

@@ -420,6 +420,10 @@ async fn an_owner_writes_to_an_agent_whose_settings_are_not_saved() {
         .await;
     page.assert_shows("The language model did not answer.");
     assert_eq!(page.form(&chat.action).value("text"), Some("Thanks"));
+    // The focus scrolls a long chat to its end, where the reason is.
+    let field = page.input("text");
+    assert!(field.contains_key("autofocus"), "{field:?}");
+    assert_eq!(field["aria-describedby"], "f-text-error");
     let refused = owner.browser.submit(&chat.clone().set("text", "")).await;
     assert_eq!(refused.status, 422);
     // A form with a fault is shown again, with the fault.

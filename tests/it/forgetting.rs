@@ -198,9 +198,9 @@ async fn an_erased_call_leaves_nothing_but_what_it_cost(
 
     // Nor is it sent again, one by one or with all that failed.
     let failed = tenant.api.get("/webhooks").await.expect(200);
-    let failed = failed["webhooks"].as_array().unwrap().iter();
-    let failed = failed.filter(|webhook| webhook["url"] == later_url);
-    let path = format!("/webhooks/{}", text(failed.last().unwrap(), "id"));
+    let mut failed = failed["webhooks"].as_array().unwrap().iter();
+    let failed = failed.find(|webhook| webhook["url"] == later_url);
+    let path = format!("/webhooks/{}", text(failed.unwrap(), "id"));
     let recovered = tenant
         .api
         .post(

@@ -12,7 +12,7 @@ use super::{
         calls::conversation,
         calls::record::TranscriptTurn,
         calls::timeline::InvokedFunction,
-        components::{self, Field, Tone, notice, post, submit},
+        components::{self, Field, post, submit},
         errors,
         form::{self, Fields, FormState, FormValues, Shape},
         format, layout,
@@ -21,7 +21,11 @@ use super::{
     path_of,
 };
 use crate::{
-    http::{error::ApiError, extract::Id},
+    http::{
+        error::ApiError,
+        extract::Id,
+        field::{FieldCode, FieldError},
+    },
     operations::chats::{self, ChatEvent},
 };
 
@@ -53,7 +57,7 @@ pub fn section(visit: &SignedIn, agent: AgentId) -> Markup {
 /// `GET /dashboard/chats/{id}`
 pub async fn show(visit: SignedIn, id: Id<ChatId>) -> Result<HttpResponse, ApiError> {
     let chat = chats::find(&visit.operation(), id.0).await?;
-    let content = content(&visit, &chat, None, &FormState::blank());
+    let content = content(&visit, &chat, &FormState::blank());
     Ok(layout::page(&visit, &title(&visit, &chat), content))
 }
 
@@ -62,12 +66,7 @@ fn title(visit: &SignedIn, chat: &chat::Model) -> String {
     visit.tn("chat-with", &[("name", name.as_str().into())])
 }
 
-fn content(
-    visit: &SignedIn,
-    chat: &chat::Model,
-    told: Option<Markup>,
-    filled: &FormState,
-) -> Markup {
+fn content(visit: &SignedIn, chat: &chat::Model, filled: &FormState) -> Markup {
     let left = chats::MESSAGES_MAX - chat.messages;
     let cost = format::rupiah(visit.lang(), chats::cost_idr(chat.cost));
     let facts = [("left", left.into()), ("cost", cost.as_str().into())];
@@ -75,13 +74,14 @@ fn content(
         p.way { a href=(path_of(chat.agent_id)) { (visit.t("chat-back")) } }
         p.muted { (visit.t(if chat.is_draft { "chat-draft" } else { "chat-saved" })) " " (visit.t("chat-words")) }
         ol.conversation { (turns(visit, &chats::turns(chat))) }
-        (told.unwrap_or_default())
         p.hint #end { (visit.tn("chat-facts", &facts)) " " (visit.t("chat-until")) " " (visit.time(chat.expires_at)) }
         @if left > 0 && visit.is_owner() {
             (post(visit, &path(chat.id), html! {
                 (components::fields(visit, filled, &[Field::area("text", visit.t("chat-text"), TEXT_ROWS)]))
                 (submit(&visit.t("chat-send")))
             }))
+        } @else {
+            (components::summary(visit, filled, &[]))
         }
     }
 }
@@ -144,15 +144,8 @@ pub async fn send(
     let mut events = match sent {
         Ok(events) => events,
         Err(error) => {
-            let filled = FormState::again(typed, error)?;
             let chat = chats::find(&visit.operation(), id.0).await?;
-            let content = content(&visit, &chat, None, &filled);
-            return Ok(errors::refused(
-                &visit,
-                &title(&visit, &chat),
-                content,
-                &filled,
-            ));
+            return refused(&visit, &chat, typed, error);
         }
     };
     let mut fault = None;
@@ -165,16 +158,29 @@ pub async fn send(
         return Ok(visit.go(&format!("{}#end", path(id.0))));
     };
     let chat = chats::find(&visit.operation(), id.0).await?;
-    let told = visit.t(fault_id(fault));
-    let told = notice(Tone::Bad, html! { p role="alert" { (told) } });
     // A message that is no part of the chat is in the field again.
     let text = typed.text("text").unwrap_or_default();
-    let filled = match chats::has_last(&chat, text.trim()) {
-        true => FormState::blank(),
-        false => FormState::with([("text", text)]),
+    let typed = match chats::has_last(&chat, text.trim()) {
+        true => FormValues::default(),
+        false => typed,
     };
-    let content = content(&visit, &chat, Some(told), &filled);
-    Ok(layout::refused(&visit, &title(&visit, &chat), content))
+    // An error of the text box gives it the focus: the end of a long chat is far below the top of the page.
+    let sentence = visit.t(fault_id(fault));
+    let error = FieldError::translated("text", FieldCode::NotAllowed, sentence);
+    refused(&visit, &chat, typed, ApiError::Validation(vec![error]))
+}
+
+/// The chat, with the reason why the message has no answer.
+fn refused(
+    visit: &SignedIn,
+    chat: &chat::Model,
+    typed: FormValues,
+    error: ApiError,
+) -> Result<HttpResponse, ApiError> {
+    let filled = FormState::again(typed, error)?;
+    let content = content(visit, chat, &filled);
+    let title = title(visit, chat);
+    Ok(errors::refused(visit, &title, content, &filled))
 }
 
 const fn fault_id(fault: ChatFault) -> &'static str {

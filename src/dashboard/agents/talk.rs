@@ -44,7 +44,7 @@ const REASONS: [HangupReason; 11] = [
     HangupReason::TenantSuspended,
 ];
 /// Texts of the script, with the ids of their messages.
-const WORDS: [(&str, &str); 15] = [
+const WORDS: [(&str, &str); 16] = [
     ("connecting", "talk-connecting"),
     ("ready", "talk-ready"),
     ("ended", "talk-ended"),
@@ -55,6 +55,7 @@ const WORDS: [(&str, &str); 15] = [
     ("wrong", "talk-wrong"),
     ("wrongCaller", "talk-wrong-caller"),
     ("unavailable", "talk-unavailable"),
+    ("signedOut", "talk-signed-out"),
     ("interrupted", "talk-interrupted"),
     ("running", "talk-running"),
     ("ok", "talk-ok"),

@@ -52,19 +52,39 @@ for (const unsaved of document.querySelectorAll("[data-unsaved]")) {
   form.addEventListener("submit", (event) => { isSent = event.submitter?.formTarget !== "_blank"; });
   for (const change of ["input", "change"]) form.addEventListener(change, compare);
   addEventListener("beforeunload", (event) => {
-    if (!isSent && filled() !== loaded) event.preventDefault();
+    if (isSent || filled() === loaded) return;
+    event.preventDefault();
+    // A reader who stays can send another form.
+    setTimeout(stop);
   });
   compare();
 }
 
 // A bar at the top while the next page takes long. A file is no page: it leaves this one as it is.
-const wait = () => {
-  const shown = setTimeout(() => document.documentElement.classList.add("waiting"), 300);
-  const stop = () => { clearTimeout(shown); document.documentElement.classList.remove("waiting"); };
-  addEventListener("pageshow", stop, { once: true });
-  setTimeout(stop, 15000);
+let isSending = false;
+let shown = 0;
+let over = 0;
+const stop = () => {
+  isSending = false;
+  clearTimeout(shown);
+  clearTimeout(over);
+  document.documentElement.classList.remove("waiting");
 };
-document.addEventListener("submit", (event) => { if (!event.defaultPrevented) wait(); });
+const wait = () => {
+  stop();
+  shown = setTimeout(() => document.documentElement.classList.add("waiting"), 300);
+  // A browser that was stopped tells nothing.
+  over = setTimeout(stop, 15000);
+};
+// The back button may show this page as it was left.
+addEventListener("pageshow", ({ persisted }) => { if (persisted) stop(); });
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented || event.submitter?.formTarget === "_blank") return;
+  // A second press while the first form is sent: the service would carry out both.
+  if (isSending) return event.preventDefault();
+  wait();
+  isSending = true;
+});
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
   const isPage = link && link.origin === location.origin && !link.target && !link.pathname.includes(".") && !link.href.includes("#");

@@ -80,11 +80,21 @@ const talkPage = (place) => {
     return isFormWrong ? "wrong" : "wrongCaller";
   };
 
+  // The name of the text for an error page, whose title may say why: a role that was lowered, or a page that is out of date.
+  const unmade = async (answer) => {
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (answer.redirected || page.querySelector('a[href$="/sign-in"]')) return "signedOut";
+    if (answer.status !== 403) return "unavailable";
+    says.forbidden = page.querySelector("h1").textContent;
+    return "forbidden";
+  };
+
   const token = async () => {
     const body = new URLSearchParams(new FormData(form));
     body.set("callerNumber", number().value);
     const answer = await fetch(`${path}/talk`, { method: "POST", body });
-    if (!answer.ok) throw new CallFault(answer.status === 422 ? await refused(answer) : "unavailable");
+    if (answer.status === 422) throw new CallFault(await refused(answer));
+    if (!answer.ok || answer.redirected) throw new CallFault(await unmade(answer));
     return (await answer.json()).token;
   };
 

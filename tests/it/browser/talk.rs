@@ -1,7 +1,10 @@
 //! A person talks to an agent from its page, by a microphone that beeps.
 
 use super::{enter, invited};
-use crate::support::{browser::Browser, prelude::*, tenant::text};
+use crate::{
+    dashboard::execute,
+    support::{browser::Browser, prelude::*, tenant::text},
+};
 
 /// The settings that are tried are those of the form, which is not saved.
 #[actix_web::test]
@@ -76,4 +79,29 @@ async fn an_owner_talks_to_an_agent_whose_settings_are_not_saved() {
         .await
         .expect(200);
     assert_eq!(agent["language"], "id");
+}
+
+#[actix_web::test]
+async fn a_call_that_a_person_may_not_make_says_why() {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let world = world!(Sqlite);
+    enter(&browser, &invited(&world, "rina@example.com"), "Sign in").await;
+    let page = format!(
+        "{}/dashboard/agents/{}",
+        world.server.http, world.tenant.agent
+    );
+    browser.go(&page).await;
+    execute(&world.server, "UPDATE users SET role = 'viewer'").await;
+    browser.press("Talk").await;
+    browser.see("You have view-only access").await;
+    execute(&world.server, "UPDATE users SET role = 'owner'").await;
+    execute(&world.server, "DELETE FROM sessions").await;
+    // A form with a short prompt leads to the sign-in page; one with a long prompt is kept in a page of its own.
+    for prompt in ["Be kind.".to_owned(), "Be kind. ".repeat(50)] {
+        browser.fill("Instructions", &prompt).await;
+        browser.press("Talk").await;
+        browser.see("You are signed out. Sign in again.").await;
+    }
 }

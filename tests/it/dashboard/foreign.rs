@@ -71,8 +71,9 @@ async fn posts_of_other_places_change_nothing() {
             .post(&sign_in.clone().without("_token"))
             .await
             .status,
-        403
+        422
     );
+    assert!(!is_in(&stranger).await);
     let mut evil = stranger.clone();
     evil.origin = Some("https://evil.example".to_owned());
     assert_eq!(evil.post(&sign_in).await.status, 403);
@@ -82,6 +83,58 @@ async fn posts_of_other_places_change_nothing() {
     let browser = from(None).with("sec-fetch-site", "same-origin");
     assert_eq!(browser.post(&form).await.status, 303);
     assert!(key_names(&owner).await.contains("planted"));
+}
+
+/// A browser sends no cookie with another site's post. A new one would replace the session's and sign the person out.
+#[actix_web::test]
+async fn posts_of_other_sites_get_no_cookie() {
+    // Without a token the console has no sessions.
+    let guarded = WorldSetup::new().set("operator.token", "the-full-token-0001");
+    let world = world!(Sqlite, guarded);
+    let server = &world.server;
+    for (base, sign_in) in [(&server.http, SIGN_IN), (&server.operator, "/sign-in")] {
+        let form = Visitor::new(base).open(sign_in).await.form(sign_in);
+        for action in [sign_in, &sign_in.replace("-in", "-out"), "/nothing"] {
+            let mut browser = Visitor::new(base);
+            browser.origin = Some("https://evil.example".to_owned());
+            let form = HtmlForm {
+                action: action.to_owned(),
+                ..form.clone()
+            };
+            for site in ["cross-site", "same-site", "same-origin"] {
+                let browser = browser.clone().with("sec-fetch-site", site);
+                browser.post(&form).await;
+                assert!(browser.cookies().is_empty(), "{base}{action} {site}");
+            }
+        }
+        // The page after the service's own form has a form, which is bound to a cookie.
+        let browser = Visitor::new(base);
+        browser.post(&form).await;
+        assert_eq!(browser.cookies().len(), 1, "{base}");
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_sign_in_form_of_another_tab_is_shown_again_without_its_password(
+    #[values(Sqlite)] store: StoreKind,
+) {
+    let world = shared_world!(store);
+    let owner = owner(&world).await;
+    let (browser, other) = (owner.browser.another(), owner.browser.another());
+    let first = browser.open(SIGN_IN).await.form(SIGN_IN);
+    // A tab that was opened at the same time got another cookie, which stays.
+    other.open(SIGN_IN).await;
+    browser.set_cookie("dikala", &other.cookies()["dikala"]);
+    let typed = |form: HtmlForm| form.set("email", &owner.email).set("password", PASSWORD);
+    let page = browser.post(&typed(first)).await;
+    assert_eq!(page.status, 422);
+    page.assert_hides(PASSWORD);
+    assert!(!is_in(&browser).await);
+    let again = page.form(SIGN_IN);
+    assert_eq!(again.value("email"), Some(&*owner.email));
+    assert_eq!(browser.post(&typed(again)).await.status, 303);
+    assert!(is_in(&browser).await);
 }
 
 #[rstest]

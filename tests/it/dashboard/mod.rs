@@ -44,7 +44,7 @@ const SECRET_PAGE: &str = "/dashboard/settings/function-secret";
 
 /// A person with a browser.
 pub(crate) struct BrowsingPerson {
-    id: String,
+    pub(crate) id: String,
     email: String,
     pub(crate) browser: Visitor,
 }
@@ -79,7 +79,12 @@ pub(crate) async fn owner(world: &TestWorld) -> BrowsingPerson {
         WorldServer::Own(_) => "owner@example.com".to_owned(),
         WorldServer::Shared(_) => fresh_email("owner"),
     };
-    somebody(&world.server, &world.tenant.id, &email, "owner").await
+    owner_by(world, &email).await
+}
+
+/// An owner with this address.
+pub(crate) async fn owner_by(world: &TestWorld, email: &str) -> BrowsingPerson {
+    somebody(&world.server, &world.tenant.id, email, "owner").await
 }
 
 /// Follows a sign-in link and presses the button.
