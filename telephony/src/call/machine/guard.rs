@@ -25,11 +25,15 @@ const WAITING: [(u64, GuardStep); 3] = [
 /// The pause in the middle of an answer after which the model is asked for the rest. It speaks faster than it is heard, so this is
 /// long for it.
 const REST_MS: u64 = 2_000;
-/// The time between the two reminders of a silent caller.
-const SECOND_REMINDER_MS: u64 = 20_000;
 /// The length of a function's run from which the caller hears a filler, and the time until the next one.
 const FUNCTION_FILLER_MS: u64 = 2_000;
 const NEXT_FILLER_MS: u64 = 8_000;
+/// The length of a later function's run from which a filler that is due is heard.
+const NEXT_FUNCTION_MS: u64 = 500;
+/// Functions in a row, without a word of the agent, after which the time of further ones counts as the caller's wait.
+const LOOP_RUNS: u32 = 8;
+/// The time in which a reminder must be heard; then the model is taken for dead.
+const UNHEARD_MS: u64 = 12_000;
 /// The longest voice of a caller that is waited for while the agent says nothing. With a filler 6 s later no caller waits for more
 /// than 21 s in a noise that never pauses.
 const NOISE_MS: u64 = 15_000;
@@ -53,13 +57,17 @@ pub(super) struct ConversationGuard {
     ready_at: u64,
     /// The caller has said nothing since the agent's words.
     silence: Option<CallerSilence>,
+    /// When the agent was told to remind the caller, until it is heard.
+    reminded_at: Option<u64>,
     /// When the speech so far will have been played, and the audible part of it.
     queued_until: u64,
     audible_until: u64,
     paused_since: Option<u64>,
     functions: u32,
-    /// A function has run since the agent was heard last.
-    has_run: bool,
+    /// Functions that have run since the agent was heard last, those that run at once counted as one.
+    runs: u32,
+    /// When the last of them began.
+    run_at: u64,
     /// When the caller hears the next filler of a function.
     filler_due: u64,
     is_held: bool,
@@ -85,11 +93,13 @@ impl ConversationGuard {
             wait: Wait::default(),
             ready_at: 0,
             silence: None,
+            reminded_at: None,
             queued_until: 0,
             audible_until: 0,
             paused_since: None,
             functions: 0,
-            has_run: false,
+            runs: 0,
+            run_at: 0,
             filler_due: 0,
             is_held: false,
             is_filled: false,
@@ -112,7 +122,7 @@ impl ConversationGuard {
     /// The call is answered: the caller waits for the first words.
     pub(super) fn begin(&mut self, now: u64) {
         self.silence = None;
-        self.wait = Wait::default();
+        self.heard();
         self.owe(now, OwedWords::Words);
     }
 
@@ -134,8 +144,9 @@ impl ConversationGuard {
     pub(super) fn caller_started(&mut self, now: u64) {
         self.caller_speaks = true;
         self.caller_since = now;
-        self.leave_off(now);
+        self.leave_waiting(now);
         self.silence = None;
+        self.reminded_at = None;
         self.spoke_early_at = None;
     }
 
@@ -151,8 +162,9 @@ impl ConversationGuard {
 
     /// The caller presses a key. The end of the sequence follows.
     pub(super) fn key_pressed(&mut self, now: u64) {
-        self.leave_off(now);
+        self.leave_waiting(now);
         self.silence = None;
+        self.reminded_at = None;
     }
 
     /// The caller's voice ended at `at`, or keys were complete then. Returns the time from there to the agent's answer, if that
@@ -192,8 +204,7 @@ impl ConversationGuard {
             return None;
         }
         self.audible_until = self.queued_until;
-        self.wait = Wait::default();
-        self.has_run = false;
+        self.heard();
         let begins = !std::mem::replace(&mut self.is_mid_turn, true);
         if self.caller_speaks {
             if begins {
@@ -275,10 +286,15 @@ impl ConversationGuard {
 
     pub(super) fn function_began(&mut self, now: u64) {
         if self.functions == 0 {
-            self.wait_so_far(now);
-            if !std::mem::replace(&mut self.has_run, true) {
-                self.filler_due = now + FUNCTION_FILLER_MS;
+            if self.is_looping() && !self.is_held {
+                self.wait.ms += now.saturating_sub(self.run_at);
             }
+            self.filler_due = match self.runs {
+                0 => now + FUNCTION_FILLER_MS,
+                _ => self.filler_due.max(now + NEXT_FUNCTION_MS),
+            };
+            self.runs += 1;
+            self.run_at = now;
         }
         self.functions += 1;
     }
@@ -301,6 +317,7 @@ impl ConversationGuard {
         self.is_held = is_held;
         if is_held {
             self.caller_speaks = false;
+            self.reminded_at = None;
             return;
         }
         if let Some(owed) = &mut self.owed {
@@ -339,16 +356,16 @@ impl ConversationGuard {
                     silence.reminders += u8::from(has_model);
                 }
                 if step == GuardStep::Remind && has_model {
-                    self.owe(now, OwedWords::Words);
+                    self.reminded_at = Some(now);
                 }
             }
             GuardStep::AskAgain | GuardStep::AskForRest => {
                 self.is_rest_asked |= step == GuardStep::AskForRest && has_model;
-                self.wait.was_asked |= has_model;
                 if let Some(owed) = &mut self.owed {
                     owed.is_asked = true;
                 }
             }
+            GuardStep::Replace if self.owed.is_none() => self.reminded_at = None,
             GuardStep::Filler | GuardStep::Replace | GuardStep::GiveUp => {
                 self.wait.steps += 1;
                 if let Some(owed) = &mut self.owed {
@@ -383,20 +400,10 @@ impl ConversationGuard {
             self.next_of(owed)?
         } else {
             let silence = self.silence.as_ref()?;
-            let (after, step) = match silence.reminders {
-                0 => (ms(self.settings.reminder_after_seconds), GuardStep::Remind),
-                1 => (SECOND_REMINDER_MS, GuardStep::Remind),
-                2 => (
-                    ms(self.settings.end_after_silence_seconds),
-                    GuardStep::EndForSilence,
-                ),
-                _ => return None,
-            };
-            let since = match silence.reminders {
-                0 => silence.since.max(self.audible_until),
-                _ => silence.since,
-            };
-            (since + after, step)
+            if let Some(reminded_at) = self.reminded_at {
+                return Some((reminded_at + UNHEARD_MS, GuardStep::Replace));
+            }
+            silence.next(&self.settings, self.audible_until)?
         };
         Some((due.max(self.audible_until), step))
     }
@@ -414,7 +421,9 @@ impl ConversationGuard {
             false => (asked_at + ASK_MS, GuardStep::AskAgain),
         };
         let (after, step) = *WAITING.get(self.wait.steps)?;
-        let other = (since + after.saturating_sub(self.wait.ms), step);
+        // A pause in which the caller thinks has no step at its very beginning.
+        let least = if self.is_looping() { 0 } else { ASK_MS };
+        let other = (since + after.saturating_sub(self.wait.ms).max(least), step);
         Some(match !owed.is_asked && ask.0 <= other.0 {
             true => ask,
             false => other,
@@ -439,18 +448,26 @@ impl ConversationGuard {
     }
 
     /// The caller speaks, or presses a key, before the answer.
-    fn leave_off(&mut self, now: u64) {
-        if !self.wait.was_asked && !self.has_run {
-            self.wait = Wait::default();
-        } else if self.functions == 0 {
-            self.wait_so_far(now);
+    fn leave_waiting(&mut self, now: u64) {
+        if let Some(owed) = self.owed.take()
+            && owed.is_asked
+            && owed.what == OwedWords::Answer
+            && self.functions == 0
+        {
+            self.wait.ms += now.saturating_sub(owed.since);
         }
-        self.owed = None;
     }
 
-    fn wait_so_far(&mut self, now: u64) {
-        let since = self.owed.map_or(now, |owed| owed.since);
-        self.wait.ms += now.saturating_sub(since);
+    /// The agent is heard, or begins anew.
+    fn heard(&mut self) {
+        self.wait = Wait::default();
+        self.runs = 0;
+        self.reminded_at = None;
+    }
+
+    /// The model calls one function after the other, and says nothing.
+    fn is_looping(&self) -> bool {
+        self.runs >= LOOP_RUNS
     }
 
     /// The model is to go on with its turn, or to end it.
@@ -467,12 +484,6 @@ impl ConversationGuard {
             reminders: 0,
         });
     }
-}
-
-fn ms(seconds: i64) -> u64 {
-    u64::try_from(seconds)
-        .unwrap_or_default()
-        .saturating_mul(1_000)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ const TOOL_ID_BYTES_MOST: usize = 1024;
 /// Tool calls that a model may make at once.
 const TOOLS_AT_ONCE: u32 = 32;
 /// Tool calls above those that are answered with an error. A model that makes more than these has no pauses.
-const REFUSED_AT_ONCE: u32 = 256;
+const REFUSED_AT_ONCE: u32 = 32;
 /// The time for each further tool call, carried out or refused.
 const TOOL_EVERY: Duration = Duration::from_millis(200);
 
@@ -66,13 +66,15 @@ struct ToolRequest {
     wires: Vec<Wire>,
     cancelled: bool,
     outcome: Option<Outcome>,
+    /// It was not carried out, so its outcome answers no later request.
+    is_refused: bool,
     delivered: bool,
 }
 
 impl ToolRequest {
-    fn has(&self, connection: u32, id: Option<&str>) -> bool {
+    fn has(&self, connection: u32, id: &str) -> bool {
         let mut wires = self.wires.iter();
-        wires.any(|wire| wire.connection == connection && wire.id.as_deref() == id)
+        wires.any(|wire| wire.connection == connection && wire.id.as_deref() == Some(id))
     }
 }
 
@@ -163,6 +165,9 @@ impl ToolCalls {
         if id.is_some_and(|id| id.len() > TOOL_ID_BYTES_MOST) {
             return Err(ToolRequestFault::Unreadable);
         }
+        if self.is_repeat(&call, connection) {
+            return Ok(None);
+        }
         let is_refused = !self.carried_out.admit(TOOLS_AT_ONCE, now);
         if is_refused && !self.refused.admit(REFUSED_AT_ONCE, now) {
             return Err(ToolRequestFault::TooMany);
@@ -177,12 +182,12 @@ impl ToolCalls {
         Ok(match self.asked(call, connection, session, now) {
             RequestMeaning::New(id) if is_too_large => {
                 let outcome = ToolOutcome::failure("too_large", "Arguments have at most 64 KiB.");
-                self.came(&id, outcome, now);
+                self.refuse(&id, outcome, now);
                 None
             }
             RequestMeaning::New(id) if is_refused => {
                 let words = "Call at most 32 functions at once, and five more each second.";
-                self.came(&id, ToolOutcome::failure("too_many_calls", words), now);
+                self.refuse(&id, ToolOutcome::failure("too_many_calls", words), now);
                 None
             }
             RequestMeaning::New(id) => Some(VoiceEvent::Tool {
@@ -201,6 +206,9 @@ impl ToolCalls {
         session: u32,
         now: Duration,
     ) -> RequestMeaning {
+        if self.is_repeat(&call, connection) {
+            return RequestMeaning::Repeat;
+        }
         let wire = Wire {
             connection,
             id: call.id.filter(|id| !id.is_empty()),
@@ -208,18 +216,11 @@ impl ToolCalls {
             open: true,
         };
         let arguments = Value::Object(call.arguments).to_string();
-        // Some servers number the calls of each answer anew, so an id alone is no repeat.
-        let mut same = self.asks.iter().filter(|ask| ask.name == call.name);
-        let is_repeat = wire.id.is_some()
-            && same
-                .any(|ask| ask.arguments == arguments && ask.has(connection, wire.id.as_deref()));
-        if is_repeat {
-            return RequestMeaning::Repeat;
-        }
         let again = self.asks.iter_mut().rev().find(|ask| {
             let kept = ask.outcome.as_ref().is_none_or(|it| now - it.at <= KEPT);
             ask.name == call.name
                 && ask.arguments == arguments
+                && !ask.is_refused
                 && (ask.connection != connection || ask.cancelled)
                 && kept
         });
@@ -242,11 +243,14 @@ impl ToolCalls {
             wires: vec![wire],
             cancelled: false,
             outcome: None,
+            is_refused: false,
             delivered: false,
         });
         while self.asks.len() > MOST || self.bytes() > BYTES_MOST {
-            let done = self.asks.iter().position(|ask| ask.delivered);
-            self.asks.remove(done.unwrap_or_default());
+            let delivered = self.asks.iter().position(|ask| ask.delivered);
+            let known = || self.asks.iter().position(|ask| ask.outcome.is_some());
+            let done = delivered.or_else(known).unwrap_or_default();
+            self.asks.remove(done);
         }
         RequestMeaning::New(id)
     }
@@ -265,9 +269,22 @@ impl ToolCalls {
         self.asks.iter().map(of).sum()
     }
 
-    /// The model has made this call on this connection.
-    pub(in crate::voice) fn knows(&self, connection: u32, id: &str) -> bool {
-        self.asks.iter().any(|ask| ask.has(connection, Some(id)))
+    /// True if this call was made on this connection. Some servers number the calls of each answer anew, so an id alone says
+    /// nothing.
+    fn is_repeat(&self, call: &RequestedCall, connection: u32) -> bool {
+        let Some(id) = call.id.as_deref().filter(|id| !id.is_empty()) else {
+            return false;
+        };
+        let arguments = Value::Object(call.arguments.clone()).to_string();
+        let mut same = self.asks.iter().filter(|ask| ask.name == call.name);
+        same.any(|ask| ask.arguments == arguments && ask.has(connection, id))
+    }
+
+    fn refuse(&mut self, id: &str, outcome: ToolOutcome, now: Duration) {
+        self.came(id, outcome, now);
+        for ask in self.asks.iter_mut().filter(|ask| ask.id == id) {
+            ask.is_refused = true;
+        }
     }
 
     /// The model's own id if it is acceptable and unique, else a numbered one.
@@ -277,7 +294,12 @@ impl ToolCalls {
         let full = self.ids.len() >= IDS_MOST;
         let id = match given.filter(fits) {
             Some(id) if !full => id.to_owned(),
-            _ => format!("function-{}", self.made),
+            _ => {
+                while self.ids.contains(&format!("function-{}", self.made)) {
+                    self.made += 1;
+                }
+                format!("function-{}", self.made)
+            }
         };
         if !full {
             self.ids.insert(id.clone());

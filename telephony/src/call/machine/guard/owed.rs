@@ -1,5 +1,12 @@
 //! The answer that the agent owes, and the silence of the caller.
 
+use dikala_entities::ConversationSettings;
+
+use super::GuardStep;
+
+/// The time between the two reminders of a silent caller.
+const SECOND_REMINDER_MS: u64 = 20_000;
+
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwedAnswer {
     pub(super) since: u64,
@@ -8,15 +15,13 @@ pub(super) struct OwedAnswer {
     pub(super) what: OwedWords,
 }
 
-/// The time waited before a function ran, or before the caller spoke to an agent that had been asked for its answer already.
-/// Without it a caller who keeps saying "hello?" would never come to the next step, nor would a model that keeps calling functions.
+/// The wait of a caller who spoke again after the model was asked for its answer, or whose model calls one function after the
+/// other. Otherwise neither would ever come to the next step.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wait {
     pub(super) ms: u64,
     /// Steps of the ladder that were taken.
     pub(super) steps: usize,
-    /// The model was asked again.
-    pub(super) was_asked: bool,
 }
 
 /// The words that the agent owes the caller.
@@ -35,4 +40,34 @@ pub(super) struct CallerSilence {
     /// The last reminder, or the resumption of the call.
     pub(super) since: u64,
     pub(super) reminders: u8,
+}
+
+impl CallerSilence {
+    /// The next step and its time, for a caller who says nothing after the agent's words, which were heard `until` then.
+    pub(super) fn next(
+        &self,
+        settings: &ConversationSettings,
+        until: u64,
+    ) -> Option<(u64, GuardStep)> {
+        let (after, step) = match self.reminders {
+            0 => (ms(settings.reminder_after_seconds), GuardStep::Remind),
+            1 => (SECOND_REMINDER_MS, GuardStep::Remind),
+            2 => (
+                ms(settings.end_after_silence_seconds),
+                GuardStep::EndForSilence,
+            ),
+            _ => return None,
+        };
+        let since = match self.reminders {
+            0 => self.since.max(until),
+            _ => self.since,
+        };
+        Some((since + after, step))
+    }
+}
+
+fn ms(seconds: i64) -> u64 {
+    u64::try_from(seconds)
+        .unwrap_or_default()
+        .saturating_mul(1_000)
 }

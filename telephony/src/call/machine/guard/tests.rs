@@ -71,8 +71,8 @@ fn a_caller_who_goes_on_asking_comes_to_the_next_step() {
         all,
         [
             (11_600, GuardStep::Filler),
-            (19_200, GuardStep::Replace),
-            (29_600, GuardStep::GiveUp),
+            (19_300, GuardStep::Replace),
+            (31_300, GuardStep::GiveUp),
         ]
     );
 }
@@ -86,6 +86,32 @@ fn a_caller_who_speaks_with_pauses_is_not_waiting() {
         guard.caller_started(began);
         guard.caller_ended(began + 2_000, began + 2_400);
     }
+    // Also after one long pause, and after a function without words.
+    guard.function_began(58_500);
+    guard.function_ended(58_600);
+    let asked = (61_100, GuardStep::AskAgain);
+    assert_eq!(steps(&mut guard, 61_500, true), [asked]);
+    for began in (61_500..120_000).step_by(4_000) {
+        assert_eq!(steps(&mut guard, began, true), []);
+        guard.caller_started(began);
+        guard.caller_ended(began + 2_000, began + 2_400);
+    }
+}
+
+#[test]
+fn a_chain_of_functions_is_given_its_time() {
+    let mut guard = after_words(1_000);
+    guard.caller_started(2_000);
+    guard.caller_ended(3_000, 3_400);
+    let mut all = Vec::new();
+    for began in (4_000..18_000).step_by(2_000) {
+        all.extend(steps(&mut guard, began, true));
+        guard.function_began(began);
+        all.extend(steps(&mut guard, began + 600, true));
+        guard.function_ended(began + 600);
+    }
+    let filler = |at| (at, GuardStep::FunctionFiller);
+    assert_eq!(all, [filler(6_500), filler(14_500)]);
 }
 
 /// Each function ends before its filler, and is called again before the model is asked for words.
@@ -95,7 +121,7 @@ fn a_model_that_goes_on_calling_functions_leaves_nobody_alone() {
     guard.caller_started(2_000);
     guard.caller_ended(3_000, 3_400);
     let mut all = Vec::new();
-    for began in (4_000..37_000).step_by(2_500) {
+    for began in (4_000..46_000).step_by(2_500) {
         all.extend(steps(&mut guard, began, true));
         guard.function_began(began);
         all.extend(steps(&mut guard, began + 1_000, true));
@@ -103,12 +129,12 @@ fn a_model_that_goes_on_calling_functions_leaves_nobody_alone() {
     }
     let named = |wanted| all.iter().filter(move |(_, step)| *step == wanted);
     let waits = |wanted| named(wanted).map(|(at, _)| *at).collect::<Vec<_>>();
-    assert_eq!(waits(GuardStep::Filler), [13_000]);
-    assert_eq!(waits(GuardStep::Replace), [23_000]);
-    assert_eq!(waits(GuardStep::GiveUp), [36_000]);
+    assert_eq!(waits(GuardStep::Filler), [28_500]);
+    assert_eq!(waits(GuardStep::Replace), [35_000]);
+    assert_eq!(waits(GuardStep::GiveUp), [42_500]);
     assert_eq!(
         waits(GuardStep::FunctionFiller).len(),
-        4,
+        5,
         "one each eight seconds, while functions run"
     );
 }
@@ -120,10 +146,10 @@ fn a_model_that_reminds_nobody_is_replaced() {
         steps(&mut guard, 200_000, true),
         [
             (12_000, GuardStep::Remind),
-            (14_500, GuardStep::AskAgain),
-            (18_000, GuardStep::Filler),
             (24_000, GuardStep::Replace),
-            (32_000, GuardStep::GiveUp),
+            (32_000, GuardStep::Remind),
+            (44_000, GuardStep::Replace),
+            (77_000, GuardStep::EndForSilence),
         ]
     );
 }

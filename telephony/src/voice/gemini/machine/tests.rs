@@ -761,7 +761,7 @@ fn rubbish_is_passed_over_and_too_much_of_it_is_a_fault() {
 #[test]
 fn a_model_that_calls_functions_without_a_pause_is_connected_again() {
     let mut story = Story::live(STABLE);
-    for number in 0..288 {
+    for number in 0..64 {
         story.call(1, &format!("a{number}"));
     }
     assert_eq!((story.told().len(), story.opened().len()), (32, 0));

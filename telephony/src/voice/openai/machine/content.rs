@@ -137,7 +137,6 @@ impl RealtimeMachine {
         if !(is_call && is_whole && is_named)
             || self.summary.is_some()
             || self.live() != Some(connection)
-            || self.tools.knows(connection, &item.call_id)
         {
             return;
         }
