@@ -139,7 +139,7 @@ async fn copy_out(source: &Path, unfinished: &Path) -> Result<(), CliError> {
 pub async fn restore(options: Restore, settings: &Settings, as_json: bool) -> Result<(), CliError> {
     let source = options.file;
     let url = &settings.database.url;
-    let Some(target) = Store::real_sqlite_file(url) else {
+    let Some(target) = Store::sqlite_file(url) else {
         return Err(CliError::Refused(format!(
             "the database is PostgreSQL, which has its own tools; stop the server and bring a copy back with: pg_restore --clean \
              --if-exists --no-owner --dbname=\"$DIKALA_DATABASE__URL\" {}",
@@ -170,6 +170,8 @@ pub async fn restore(options: Restore, settings: &Settings, as_json: bool) -> Re
         StoreError::Served { .. } => CliError::Refused(error.to_string()),
         other => CliError::Failed(other.to_string()),
     })?;
+    // By symbolic links to the file itself, which the reservation has made.
+    let target = Store::real_sqlite_file(url).unwrap_or(target);
     let unfinished = beside(&target, ".restoring");
     let prepared = prepare(&source, &unfinished, vault.as_ref()).await;
     let replaced = match prepared {

@@ -34,7 +34,7 @@ mod trigger;
 mod webhooks;
 mod whatsapp;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io::IsTerminal, path::PathBuf, sync::Arc};
 
 use clap::{
     Args, Parser, Subcommand,
@@ -282,6 +282,10 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
 }
 
 async fn serve(layers: &Layers) -> Result<(), CliError> {
+    if !std::io::stdin().is_terminal() {
+        // Once it is listened to, SIGHUP does not end the process. The built-in telephony reloads its certificate.
+        let _ = signal(SignalKind::hangup());
+    }
     let settings = Settings::new(layers)?;
     let vault = vault(&settings).await?;
     telemetry::init(&settings.log);
@@ -291,8 +295,6 @@ async fn serve(layers: &Layers) -> Result<(), CliError> {
     log_start(layers, &settings);
     // Installed before `ready` is printed: a reader of it may send the signal at once.
     let stop = wait_for_signal();
-    // Once it is listened to, SIGHUP does not end the process. The built-in telephony reloads its certificate.
-    let _ = signal(SignalKind::hangup());
     output::text(&format!(
         "ready http=http://{http} operator=http://{operator}"
     ))?;

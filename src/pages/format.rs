@@ -36,7 +36,7 @@ impl Zone {
     /// The zone with this name in the time zone database.
     pub fn named(name: &str) -> Option<Self> {
         let zone = TimeZone::get(name).ok()?;
-        let is_zone = zone.iana_name() == Some(name) && !NO_ZONES.contains(&name);
+        let is_zone = !NO_ZONES.contains(&zone.iana_name()?);
         is_zone.then_some(Self { zone })
     }
 
@@ -467,14 +467,7 @@ mod tests {
         for name in ZONES_OFFERED {
             assert!(Zone::named(name).is_some(), "{name}");
         }
-        let others = [
-            "UTC",
-            "Etc/UTC",
-            "Etc/GMT-7",
-            "GMT",
-            "US/Pacific",
-            "EST5EDT",
-        ];
+        let others = ["UTC", "Etc/UTC", "Etc/GMT-7", "GMT", "asia/jakarta"];
         assert!(others.iter().all(|name| Zone::named(name).is_some()));
         assert_eq!(ZONES_OFFERED[0], ZONE_DEFAULT);
         for wrong in [
@@ -485,7 +478,6 @@ mod tests {
             "posixrules",
             "posix/Asia/Jakarta",
             "localtime",
-            "asia/jakarta",
         ] {
             assert!(Zone::named(wrong).is_none(), "{wrong}");
         }

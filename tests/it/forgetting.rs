@@ -208,7 +208,14 @@ async fn an_erased_call_leaves_nothing_but_what_it_cost(
             json!({"since": "2026-01-01T00:00:00Z"}),
         )
         .await;
-    assert_eq!(recovered.expect(202)["deliveries"], 0);
+    recovered.expect(202);
+    let other = bridge.talk(&tenant.did).await;
+    bridge.hang_up(&other).await;
+    later
+        .wait_for_event("/later", SECRET, "call.ended", &other)
+        .await;
+    let told = later.events("/later", SECRET);
+    assert!(told.iter().all(|event| event.data["callId"] != call));
     let listed = format!("{path}/deliveries?status=failed");
     let deliveries = tenant.api.get(&listed).await.expect(200);
     let resend = format!(

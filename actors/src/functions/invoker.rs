@@ -6,13 +6,12 @@ use std::{
 };
 
 use actix::{Actor, Handler, ResponseFuture, Supervised};
-use dikala_entities::FunctionMethod;
 
 use super::{
     EndpointAnswer, FaultCode, InvocationReport, Invoke, Outcome, Permitted,
     circuits::CallFinding,
     meter::{FunctionMeter, MeteredInvocation},
-    request,
+    request::{self, UnusableAddress},
     schemas::CompiledSchemas,
 };
 use crate::{
@@ -103,6 +102,19 @@ impl Handler<Permitted> for FunctionInvoker {
     }
 }
 
+fn unusable(fault: UnusableAddress) -> Outcome {
+    match fault {
+        UnusableAddress::TooLong => Outcome::error(
+            FaultCode::InvalidArguments,
+            "With the arguments the address has more than 65,534 bytes. Give shorter ones, or use POST.",
+        ),
+        UnusableAddress::Malformed => Outcome::error(
+            FaultCode::Connection,
+            "The address of the function's endpoint cannot be used.",
+        ),
+    }
+}
+
 impl InvokerState {
     async fn invoke(&self, invoke: Invoke) -> (InvocationReport, CallFinding) {
         let began = Instant::now();
@@ -115,18 +127,12 @@ impl InvokerState {
         if let Err(outcome) = checked.unwrap_or_else(|_| Err(Outcome::busy())) {
             return (InvocationReport::at_once(outcome), CallFinding::Nothing);
         }
-        let Ok((head, body)) = request::build(&invoke) else {
-            let unusable = match invoke.function.method {
-                FunctionMethod::Get => Outcome::error(
-                    FaultCode::InvalidArguments,
-                    "With the arguments the address has more than 65,534 bytes. Give shorter ones, or use POST.",
-                ),
-                _ => Outcome::error(
-                    FaultCode::Connection,
-                    "The address of the function's endpoint cannot be used.",
-                ),
-            };
-            return (InvocationReport::at_once(unusable), CallFinding::Nothing);
+        let (head, body) = match request::build(&invoke) {
+            Ok(built) => built,
+            Err(fault) => {
+                let report = InvocationReport::at_once(unusable(fault));
+                return (report, CallFinding::Nothing);
+            }
         };
         let outbound = self.outbound.permitted(invoke.permission.clone());
         let client = outbound.client_for_one(Some(invoke.tenant));

@@ -15,9 +15,16 @@ use crate::{
     webhooks::signature::Signer,
 };
 
-/// The address cannot be used in a request.
+/// The most bytes of an address that a request takes, by the crate `http`.
+const ADDRESS_BYTES_MAX: usize = 65_534;
+
+/// The request cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct UnusableAddress;
+pub(super) enum UnusableAddress {
+    Malformed,
+    /// With the arguments in it.
+    TooLong,
+}
 
 /// A request for display. The connection adds `Host`, `User-Agent` and `Content-Length`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +71,7 @@ pub(super) fn build(invoke: &Invoke) -> Result<(Head, Bytes), UnusableAddress> {
         function_name: &invoke.function.name,
         parameters: &invoke.parameters,
     })
-    .map_err(|_| UnusableAddress)?;
+    .map_err(|_| UnusableAddress::Malformed)?;
     let signature = Signer::new(&invoke.secret).service_signature(&body);
     let mut headers = HeaderMap::new();
     headers.insert(
@@ -73,7 +80,7 @@ pub(super) fn build(invoke: &Invoke) -> Result<(Head, Bytes), UnusableAddress> {
     );
     headers.insert(
         HeaderName::from_static("x-service-signature"),
-        HeaderValue::try_from(signature).map_err(|_| UnusableAddress)?,
+        HeaderValue::try_from(signature).map_err(|_| UnusableAddress::Malformed)?,
     );
     if invoke.is_test {
         headers.insert(
@@ -84,7 +91,7 @@ pub(super) fn build(invoke: &Invoke) -> Result<(Head, Bytes), UnusableAddress> {
     if let Some(trace) = &invoke.traceparent {
         headers.insert(
             HeaderName::from_static("traceparent"),
-            HeaderValue::try_from(trace).map_err(|_| UnusableAddress)?,
+            HeaderValue::try_from(trace).map_err(|_| UnusableAddress::Malformed)?,
         );
     }
     let head = Head {
@@ -116,7 +123,11 @@ fn uri(invoke: &Invoke) -> Result<Uri, UnusableAddress> {
             };
         }
     }
-    url.as_str().parse().map_err(|_| UnusableAddress)
+    let is_long = url.as_str().len() > ADDRESS_BYTES_MAX;
+    url.as_str().parse().map_err(|_| match is_long {
+        true => UnusableAddress::TooLong,
+        false => UnusableAddress::Malformed,
+    })
 }
 
 /// A 2xx answer with a JSON object is a result; anything else is a fault.
