@@ -100,8 +100,6 @@ enum RequestMeaning {
     New(String),
     /// A repeated call: its outcome is known, or under way.
     Again,
-    /// A duplicate on the same connection.
-    Repeat,
 }
 
 /// An outcome on its way to the model.
@@ -195,7 +193,7 @@ impl ToolCalls {
                 name,
                 arguments,
             }),
-            RequestMeaning::Again | RequestMeaning::Repeat => None,
+            RequestMeaning::Again => None,
         })
     }
 
@@ -206,9 +204,6 @@ impl ToolCalls {
         session: u32,
         now: Duration,
     ) -> RequestMeaning {
-        if self.is_repeat(&call, connection) {
-            return RequestMeaning::Repeat;
-        }
         let wire = Wire {
             connection,
             id: call.id.filter(|id| !id.is_empty()),
