@@ -6,7 +6,7 @@ mod timeline;
 
 use std::{
     fmt,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -14,7 +14,7 @@ use dikala_entities::Millis;
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::watch;
 
-use self::timeline::{Timeline, plausible};
+use self::timeline::{Timeline, WallLead, plausible};
 
 /// Maximum number of tries to read both clocks close together.
 const LOOKS_MAX: usize = 4;
@@ -56,6 +56,11 @@ pub trait Clock: fmt::Debug + Send + Sync {
         0
     }
 
+    /// The wall clock was set since the start.
+    fn was_set(&self) -> bool {
+        self.stepped_ms() != 0
+    }
+
     /// The wall clock's time when this clock shows `at`, for others to compare with their own clocks. Never measure
     /// with it.
     fn on_the_wall(&self, at: Millis) -> Millis {
@@ -66,7 +71,11 @@ pub trait Clock: fmt::Debug + Send + Sync {
     fn dated(&self, at: Option<Millis>) -> Millis {
         let now = self.now();
         at.map_or(now, |at| {
-            Millis::from_i64(plausible(at.as_i64(), now.as_i64(), self.stepped_ms()))
+            let wall = WallLead {
+                ms: self.stepped_ms(),
+                was_set: self.was_set(),
+            };
+            Millis::from_i64(plausible(at.as_i64(), now.as_i64(), wall))
         })
     }
 }
@@ -106,30 +115,32 @@ impl SteadyClock {
         i64::try_from(passed.as_micros()).unwrap_or(i64::MAX)
     }
 
-    /// Changes the timeline, given readings of the monotonic clock and the wall clock.
-    fn change<T>(&self, change: impl FnOnce(&mut Timeline, i64, i64) -> T) -> T {
-        let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
-        let wall = (self.wall)();
-        change(&mut timeline, self.mono(), wall)
+    fn timeline(&self) -> MutexGuard<'_, Timeline> {
+        self.timeline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Readings of the monotonic clock and the wall clock, close together. None if the thread was interrupted between them each
+    /// time: a stop between them would look like a step.
+    fn read(&self) -> Option<(i64, i64)> {
+        (0..LOOKS_MAX).find_map(|_| {
+            let before = self.mono();
+            let wall = (self.wall)();
+            let mono = self.mono();
+            (mono - before <= APART_US_MAX).then_some((mono, wall))
+        })
     }
 
     /// The timeline and a reading of the monotonic clock. Compares with the wall clock if that is due.
     fn looked(&self) -> (Timeline, i64) {
-        let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut mono = self.mono();
-        if timeline.wants_a_look(mono) {
-            for _ in 0..LOOKS_MAX {
-                let wall = (self.wall)();
-                let before = std::mem::replace(&mut mono, self.mono());
-                // The thread was interrupted between the readings.
-                if mono - before > APART_US_MAX {
-                    continue;
-                }
-                tell(timeline.look(mono, wall), &timeline);
-                break;
-            }
+        let mut timeline = self.timeline();
+        let now = self.mono();
+        if timeline.wants_a_look(now)
+            && let Some((mono, wall)) = self.read()
+        {
+            tell(timeline.look(mono, wall), &timeline);
+            return (*timeline, mono);
         }
-        (*timeline, mono)
+        (*timeline, now)
     }
 }
 
@@ -146,17 +157,17 @@ fn tell(step: Option<i64>, timeline: &Timeline) {
 impl Clock for SteadyClock {
     fn begin_at(&self, database_time: Millis) {
         let database_time = database_time.as_i64().saturating_mul(1_000);
-        self.change(|timeline, mono, wall| {
-            *timeline = Timeline::beginning_at(mono, wall, database_time);
-        });
+        let mut timeline = self.timeline();
+        let (mono, wall) = self.read().unwrap_or_else(|| (self.mono(), (self.wall)()));
+        *timeline = Timeline::beginning_at(mono, wall, database_time);
     }
 
     fn compare(&self, database_time: Millis) {
         let database_time = database_time.as_i64().saturating_mul(1_000);
-        self.change(|timeline, mono, wall| {
-            let step = timeline.compare(mono, wall, database_time);
-            tell(step, timeline);
-        });
+        let mut timeline = self.timeline();
+        if let Some((mono, wall)) = self.read() {
+            tell(timeline.compare(mono, wall, database_time), &timeline);
+        }
     }
 
     fn now(&self) -> Millis {
@@ -171,6 +182,10 @@ impl Clock for SteadyClock {
 
     fn stepped_ms(&self) -> i64 {
         self.looked().0.stepped() / 1_000
+    }
+
+    fn was_set(&self) -> bool {
+        self.looked().0.was_set()
     }
 }
 
@@ -218,6 +233,10 @@ impl Clock for SystemClock {
 
     fn stepped_ms(&self) -> i64 {
         Self::steady().stepped_ms()
+    }
+
+    fn was_set(&self) -> bool {
+        Self::steady().was_set()
     }
 }
 

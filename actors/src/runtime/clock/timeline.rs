@@ -17,6 +17,9 @@ pub(super) const LOOK_EVERY_US: i64 = 1_000_000;
 const FOLLOW_WITHIN_S: i64 = 64;
 /// Maximum lead of another machine's clock that counts as set correctly, in milliseconds.
 const AHEAD_MS_MAX: i64 = 60_000;
+/// Maximum age of the date of a message that was not delayed, and its maximum lead, in milliseconds.
+const FRESH_MS_MAX: i64 = 2_000;
+const FRESH_AHEAD_MS_MAX: i64 = 200;
 const MILLION: i64 = 1_000_000;
 
 /// The timeline of a process. All values are in microseconds: `mono` of a monotonic clock, `wall` since the Unix
@@ -31,6 +34,8 @@ pub(super) struct Timeline {
     rate_ppm: i64,
     /// The sum of the wall clock's steps; if another clock is followed, the wall clock's lead over this one.
     stepped: i64,
+    /// The wall clock was set since the start.
+    was_set: bool,
     /// The followed clock's lead over the wall clock. None: the wall clock itself is followed.
     ahead: Option<i64>,
 }
@@ -44,6 +49,7 @@ impl Timeline {
             shown: wall,
             rate_ppm: 0,
             stepped: 0,
+            was_set: false,
             ahead: None,
         }
     }
@@ -87,6 +93,7 @@ impl Timeline {
         let passed = mono.saturating_sub(self.looked_mono).max(0);
         let jump = wall.saturating_sub(self.looked_wall).saturating_sub(passed);
         let step = (jump.saturating_abs() > STEP_US_MIN).then_some(jump);
+        self.was_set |= step.is_some();
         self.shown = now;
         self.looked_mono = self.looked_mono.max(mono);
         self.looked_wall = wall;
@@ -116,20 +123,43 @@ impl Timeline {
     pub(super) fn stepped(&self) -> i64 {
         self.stepped
     }
+
+    /// True if the wall clock was set since the start.
+    pub(super) fn was_set(&self) -> bool {
+        self.was_set
+    }
 }
 
-/// The time of something that another clock dates `at`, in milliseconds. The other clock may or may not have followed
-/// the wall clock's step, so there are two readings:
+/// The wall clock's difference from this clock, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WallLead {
+    /// Negative: the wall clock lags.
+    pub(super) ms: i64,
+    /// The wall clock was set since the start, so other clocks may have followed it at any time since then.
+    pub(super) was_set: bool,
+}
+
+/// The time of something that another clock dates `at`, in milliseconds. The other clock may show the wall clock's time or
+/// this clock's, so there are two readings:
 /// - The later reading that is not in the future is the plausible one.
+/// - A lead that was there from the start is as a rule that of this machine alone. The reading by it counts only if the date
+///   would be in the future otherwise, or is fresh by it. So the old date of a correct clock is taken as it is. One of a clock
+///   that is as wrong as this machine's cannot be told from it.
 /// - A date up to [`AHEAD_MS_MAX`] in the future means now: that clock is fast.
 /// - A date in the future by both readings means now.
 /// - For a difference smaller than a step, the date is taken as it is: the difference changes constantly, and with it
 ///   the dates within one call.
-pub(super) fn plausible(at: i64, now: i64, stepped: i64) -> i64 {
-    let is_step = stepped.saturating_abs().saturating_mul(1_000) > STEP_US_MIN;
-    [at, at.saturating_sub(if is_step { stepped } else { 0 })]
+pub(super) fn plausible(at: i64, now: i64, wall: WallLead) -> i64 {
+    let is_past = |at: i64| at <= now.saturating_add(AHEAD_MS_MAX);
+    let is_step = wall.ms.saturating_abs().saturating_mul(1_000) > STEP_US_MIN;
+    let by_wall = at.saturating_sub(wall.ms);
+    let age = now.saturating_sub(by_wall);
+    let is_fresh = (-FRESH_AHEAD_MS_MAX..=FRESH_MS_MAX).contains(&age);
+    let counts = is_step && (wall.was_set || is_fresh || !is_past(at));
+    [Some(at), counts.then_some(by_wall)]
         .into_iter()
-        .filter(|at| *at <= now.saturating_add(AHEAD_MS_MAX))
+        .flatten()
+        .filter(|at| is_past(*at))
         .map(|at| at.min(now))
         .max()
         .unwrap_or(now)
@@ -259,7 +289,35 @@ mod tests {
             (now - 8_000, -3, now - 8_000),
             (now - 8_000, 3, now - 8_000),
         ] {
-            assert_eq!(plausible(at, now, stepped), expected, "{at} {stepped}");
+            let wall = WallLead {
+                ms: stepped,
+                was_set: true,
+            };
+            assert_eq!(plausible(at, now, wall), expected, "{at} {stepped}");
+        }
+    }
+
+    /// A machine whose clock was wrong when the process started, beside a database whose clock is right.
+    #[test]
+    fn a_lead_from_the_start_does_not_change_the_old_dates_of_correct_clocks() {
+        let (now, hour) = (10_000_000, 3_600_000);
+        for (at, ms, expected) in [
+            // A bridge elsewhere, with the right time.
+            (now - 122_000, -5_000, now - 122_000),
+            (now - 122_000, -60_000, now - 122_000),
+            (now - 2_000, -60_000, now - 2_000),
+            (now - 3_000, -5_000, now - 3_000),
+            (now - 122_000, 5_000, now - 122_000),
+            (now - 122_000, hour, now - 122_000),
+            (now - 7_200_000, -hour, now - 7_200_000),
+            // A bridge on this machine.
+            (now - 5_100, -5_000, now - 100),
+            (now - hour - 100, -hour, now - 100),
+            (now + hour - 100, hour, now - 100),
+            (now + hour - 300_000, hour, now - 300_000),
+        ] {
+            let wall = WallLead { ms, was_set: false };
+            assert_eq!(plausible(at, now, wall), expected, "{at} {ms}");
         }
     }
 
@@ -325,10 +383,12 @@ mod tests {
         }
 
         #[test]
-        fn what_is_plausible_has_happened(at in 0..9_000_i64, now in 0..9_000_i64, stepped in -9_000..9_000_i64) {
-            let placed = plausible(at, now, stepped);
+        fn what_is_plausible_has_happened(
+            at in 0..9_000_i64, now in 0..9_000_i64, ms in -9_000..9_000_i64, was_set: bool
+        ) {
+            let placed = plausible(at, now, WallLead { ms, was_set });
             prop_assert!(placed <= now);
-            prop_assert!([at, at - stepped, now].contains(&placed));
+            prop_assert!([at, at - ms, now].contains(&placed));
         }
     }
 
