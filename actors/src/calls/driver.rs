@@ -120,10 +120,15 @@ impl CallDriver {
             return None;
         }
         let (now, seen, rules) = (call.deps.clock.now(), call.last_seen(), call.rules());
-        let next = call.state.next_deadline(seen, &rules)?;
-        // No message tells the call that its bridge is back.
-        let next = match call.state.waits_for_bridge(now, seen, &rules) {
-            true => next.min(now.plus_ms(LOOK_FOR_BRIDGE_MS)),
+        // After a restart or a take-over no message tells the call that its bridge was heard. So the call looks when something
+        // would be due if it was, and again while it is not.
+        let if_heard = seen.max(call.state.resumed_at);
+        let next = call.state.next_deadline(if_heard, &rules)?;
+        let next = match next <= now && call.state.waits_for_bridge(seen) {
+            true => call
+                .state
+                .next_deadline(seen, &rules)?
+                .min(now.plus_ms(LOOK_FOR_BRIDGE_MS)),
             false => next,
         };
         let next = self

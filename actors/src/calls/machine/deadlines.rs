@@ -191,14 +191,9 @@ impl MachineState {
         }
     }
 
-    /// True if a sign of the bridge would make something due.
-    pub(crate) fn waits_for_bridge(
-        &self,
-        now: Millis,
-        last_seen: Millis,
-        rules: &CallLimits,
-    ) -> bool {
-        self.answered_at().is_some() && now >= self.quiet_at(last_seen, rules)
+    /// True if the bridge was not heard since a restart or a take-over. Its next sign may make something due.
+    pub(crate) fn waits_for_bridge(&self, last_seen: Millis) -> bool {
+        self.answered_at().is_some() && self.last_sign(last_seen) < self.resumed_at
     }
 
     fn carry_out_at(&self, pending: &PendingHangup, rules: &CallLimits) -> Millis {

@@ -48,7 +48,7 @@ fn a_call_is_not_billed_for_the_time_in_which_neither_service_nor_bridge_was_the
     assert_eq!(call.due(after(131), away, &RULES), None);
     let lost_at = after(131 + 35);
     assert_eq!(call.next_deadline(away, &RULES), Some(lost_at));
-    assert!(call.waits_for_bridge(after(131), away, &RULES));
+    assert!(call.waits_for_bridge(away));
     let Some(DueAction::End(end)) = call.due(lost_at, away, &RULES) else {
         panic!("the call is lost");
     };
@@ -63,7 +63,7 @@ fn a_call_is_not_billed_for_the_time_in_which_neither_service_nor_bridge_was_the
     let due = call.granted(1, 2, false, back).due(back, back, &RULES);
     let reason = HangupReason::MaxDuration;
     let due_at = after(120);
-    assert!(!call.waits_for_bridge(back, back, &RULES));
+    assert!(!call.waits_for_bridge(back));
     assert_eq!(due, Some(DueAction::HangUp { reason, due_at }));
 
     // It was silent for a few seconds only when the call had to be cut.

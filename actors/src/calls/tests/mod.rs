@@ -531,6 +531,32 @@ async fn a_call_whose_messages_wait_unread_is_lost_so_much_later() {
     assert_eq!(call.rules().lost_after_ms, RULES.lost_after_ms + 20_000);
 }
 
+/// Its next owner has not heard the bridge yet, but will.
+#[actix::test]
+async fn a_call_that_was_taken_over_is_warned_in_time() {
+    let clock = Arc::new(ManualClock::new(SystemClock.now()));
+    let world = World::with_clock(clock.clone()).await;
+    let call = world.incoming("a").await;
+    assert_eq!(world.tell(call, answered()).await, Ok(CallReply::Done));
+    let row = world.row(call).await;
+    let answered_at = row.answered_at.expect("is answered");
+    // By its last sign, the bridge would be lost before the call is cut.
+    let row = call::Model {
+        last_sign_at: answered_at.plus_ms(-10_000),
+        ..row
+    };
+    clock.advance_ms(15_000);
+    let deps = world.calls.deps();
+    let hold = deps.ledger.hold(call).await.expect("is read");
+    let driver = CallDriver::load(Arc::clone(deps), row, hold.as_ref(), Some(1));
+    let warn_at = answered_at.plus_ms(60_000 - RULES.warn_before_ms);
+    assert_eq!(driver.next_deadline(), Some(warn_at));
+    clock.advance_ms(15_000);
+    assert_eq!(driver.next_deadline(), Some(warn_at.plus_ms(5_000)));
+    deps.bridges.seen(world.bridge);
+    assert_eq!(driver.next_deadline(), Some(warn_at), "at once");
+}
+
 #[actix::test]
 async fn a_wall_clock_that_was_set_back_over_a_restart_leaves_no_deadline_an_hour_away() {
     let world = World::new().await;
