@@ -50,6 +50,8 @@ enum Then {
         to: String,
         /// The model's tool call, if the agent asked for the transfer.
         tool: Option<String>,
+        /// The person to call if this one cannot be reached: of the newest command since this one is called.
+        next: Option<String>,
     },
 }
 
@@ -85,6 +87,23 @@ impl Departure {
     /// The call is left for a transfer; the person may be called already.
     pub(super) fn is_for_a_person(&self) -> bool {
         matches!(self.then, Then::Transfer { .. })
+    }
+
+    /// Calls `person` in place of the one who is to be called; or, if that one is being called, only if that fails. False if
+    /// nobody is to be called, or the agent may still say so.
+    pub(super) fn redirect(&mut self, person: &str) -> bool {
+        let Then::Transfer { to, next, .. } = &mut self.then else {
+            return false;
+        };
+        match self.stage {
+            DepartureStage::Settling { .. } => return false,
+            // A repeat asks for nothing new.
+            DepartureStage::Connecting => *next = (to != person).then(|| person.to_owned()),
+            DepartureStage::Playing { .. } | DepartureStage::LastChance { .. } => {
+                person.clone_into(to);
+            }
+        }
+        true
     }
 
     /// The model's tool call that asked for the transfer, once.
@@ -238,6 +257,10 @@ impl CallMachine {
         now: Now,
         out: &mut Vec<MachineEffect>,
     ) {
+        let tool = tool.or_else(|| match &mut self.phase {
+            Phase::Leaving(leaving) => leaving.take_tool(),
+            _ => None,
+        });
         let speaks = self.voice != VoiceState::None && self.guard.is_mid_turn();
         let stage = if tool.is_some() || speaks {
             let until = now.ms + SETTLE_MS;
@@ -252,7 +275,8 @@ impl CallMachine {
             Phase::Leaving(leaving) if leaving.is_for_a_person() => leaving.until.min(until),
             _ => until,
         };
-        self.leave(Then::Transfer { to, tool }, stage, until, now, out);
+        let next = None;
+        self.leave(Then::Transfer { to, tool, next }, stage, until, now, out);
     }
 
     /// Caps the time left at the bridge's stop.
@@ -308,6 +332,10 @@ impl CallMachine {
                 leaving.stage = DepartureStage::Playing { mark };
             }
             DepartureStage::Connecting => {
+                // The end of this attempt is still to be told, and would count as that of a next one.
+                if let Then::Transfer { next, .. } = &mut leaving.then {
+                    *next = None;
+                }
                 self.call_nobody(out);
                 let words = "the person did not answer in time".to_owned();
                 self.transferred(Err(words), now, out);
@@ -368,14 +396,14 @@ impl CallMachine {
     ) {
         let awaited = match &mut self.phase {
             Phase::Leaving(Departure {
-                then: Then::Transfer { tool, to },
+                then: Then::Transfer { tool, to, next },
                 stage: DepartureStage::Connecting,
                 ..
-            }) => Some((tool.take(), to.clone())),
+            }) => Some((tool.take(), to.clone(), next.take())),
             _ => None,
         };
         let Err(words) = done else {
-            if let Some((tool, to)) = awaited {
+            if let Some((tool, to, _)) = awaited {
                 self.transcribe_transfer(&to, now);
                 if let Some(id) = tool {
                     answer(id, ToolOutcome::success(json!({"connected": true})), out);
@@ -389,10 +417,15 @@ impl CallMachine {
             self.end(end, now, out);
             return;
         };
-        let Some((tool, _)) = awaited else {
+        let Some((tool, _, next)) = awaited else {
             return;
         };
         self.phase = Phase::Talking;
+        if let Some(next) = next.filter(|_| self.stops_at.is_none()) {
+            // The agent is told how the last attempt ended.
+            let tool = tool.filter(|_| self.voice != VoiceState::None);
+            return self.leave_for_a_person(next, tool, now, out);
+        }
         self.guard.begin(now.ms);
         let is_lost = self.voice == VoiceState::None;
         if is_lost && !self.fail_over("the voice was lost during a transfer", now, out) {

@@ -453,10 +453,12 @@ impl CallMachine {
         out: &mut Vec<MachineEffect>,
     ) {
         // No person is called once the bridge stops.
-        let is_free = match &self.phase {
+        let is_free = match &mut self.phase {
             _ if self.stops_at.is_some() => false,
             Phase::Talking => true,
-            Phase::Leaving(leaving) => matches!(leaving.stage, DepartureStage::Settling { .. }),
+            Phase::Leaving(leaving) => {
+                !leaving.redirect(&to) && matches!(leaving.stage, DepartureStage::Settling { .. })
+            }
             _ => false,
         };
         if is_free {

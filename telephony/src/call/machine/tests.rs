@@ -743,6 +743,85 @@ fn a_commanded_transfer_waits_for_the_agents_sentence() {
     assert_eq!(told[0], "hangup transferred bridge 0 at 4200");
 }
 
+/// A call in which `+622150008888` and then `+622150007777` are to be called while the first person is.
+fn redirected(mut call: Story) -> Story {
+    for to in ["+622150008888", "+622150007777"] {
+        let to = to.parse().expect("a number");
+        let effects = call.on(command(CommandKind::Transfer { to }));
+        assert!(orders(&effects).is_empty(), "the first may still answer");
+    }
+    call
+}
+
+fn failed() -> MachineInput {
+    MachineInput::Leg(LegEvent::Transfer(Err("it is busy".to_owned())))
+}
+
+#[test]
+fn the_person_of_a_later_command_is_called_if_the_first_cannot_be_reached() {
+    let mut call = Story::talking();
+    let effects = call.on(command(CommandKind::Transfer { to: person() }));
+    let effects = call.play(&effects);
+    assert!(matches!(orders(&effects)[..], [Order::Transfer { .. }]));
+    let mut call = redirected(call);
+    let effects = call.on(failed());
+    let effects = call.play(&effects);
+    let to = "+622150007777".to_owned();
+    assert_eq!(orders(&effects), [&Order::Transfer { to }]);
+    let is_told = |effect: &MachineEffect| matches!(effect, MachineEffect::Voice(VoiceInput::Text(words)) if words.contains("busy"));
+    assert!(call.on(failed()).iter().any(is_told), "nobody is left");
+    assert!(!call.machine.is_over());
+}
+
+#[test]
+fn nobody_else_is_called_if_the_first_person_answers_or_the_time_is_over() {
+    let calling = || {
+        let mut call = Story::talking();
+        let effects = call.on(command(CommandKind::Transfer { to: person() }));
+        call.play(&effects);
+        redirected(call)
+    };
+    let effects = calling().on(MachineInput::Leg(LegEvent::Transfer(Ok(()))));
+    assert!(hung_up(&effects) && orders(&effects).len() <= 1);
+    let mut late = calling();
+    let effects = late.wait(150_000);
+    assert!(
+        !orders(&effects)
+            .iter()
+            .any(|order| matches!(order, Order::Transfer { .. }))
+    );
+}
+
+#[test]
+fn the_agents_transfer_is_answered_once_with_the_last_attempt() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(tool("t", "transfer_to_human", json!({})));
+    let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    call.play(&effects);
+    let mut call = redirected(call);
+    let mut effects = call.on(failed());
+    assert!(answered_with(&effects).is_empty());
+    effects.extend(call.wait(2_000));
+    let effects = call.play(&effects);
+    assert!(matches!(orders(&effects)[..], [Order::Transfer { .. }]));
+    let effects = call.on(failed());
+    assert_eq!(answered_with(&effects).len(), 1);
+}
+
+#[test]
+fn a_command_during_the_announcement_takes_the_place_of_the_first() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(MachineInput::Voice(VoiceEvent::TurnOver));
+    let effects = call.on(command(CommandKind::Transfer { to: person() }));
+    assert!(orders(&effects).is_empty(), "the sentence is played first");
+    let call = &mut redirected(call);
+    let effects = call.play(&effects);
+    let to = "+622150007777".to_owned();
+    assert_eq!(orders(&effects), [&Order::Transfer { to }]);
+}
+
 #[test]
 fn another_provider_takes_over_after_a_transfer_that_failed() {
     let mut call = Story::talking_with(rules_with_fallback());
