@@ -45,9 +45,9 @@ struct UserNonces {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NonceUse {
     Fresh,
-    /// Ours, but too old, counted before or made for another address: the peer may try again with a new one.
+    /// Too old, counted before, made for another address, before a restart or by somebody else. The peer may try again with a new
+    /// one.
     Stale,
-    NotOurs,
 }
 
 impl Nonces {
@@ -67,34 +67,27 @@ impl Nonces {
     pub fn make(&self, ip: IpAddr, now: Instant) -> String {
         let random: [u8; 8] = rand::random();
         let body = format!("{:x}-{}", self.second(now), hex::encode(random));
-        format!("{body}-{}-{}", self.sign(&body), self.seal(&body, ip))
+        format!("{body}-{}", self.seal(&body, ip))
     }
 
     /// Checks that the nonce is ours, young, and was sent to this address, which a forged address cannot have. [`Self::count`]
     /// checks the count, after the password.
     pub fn look(&self, nonce: &str, ip: IpAddr, now: Instant) -> NonceUse {
-        let mut parts = nonce.rsplitn(3, '-');
-        let (Some(seal), Some(sign), Some(body)) = (parts.next(), parts.next(), parts.next())
-        else {
-            return NonceUse::NotOurs;
+        let is_ours = |(body, seal): (&str, &str)| {
+            let is_young = |made| self.second(now).saturating_sub(made) <= LIFE.as_secs();
+            let ours = self.seal(body, ip);
+            made(body).is_some_and(is_young) && bool::from(ours.as_bytes().ct_eq(seal.as_bytes()))
         };
-        let is = |ours: String, given: &str| bool::from(ours.as_bytes().ct_eq(given.as_bytes()));
-        match made(body) {
-            Some(made) if is(self.sign(body), sign) => {
-                let is_young = self.second(now).saturating_sub(made) <= LIFE.as_secs();
-                match is_young && is(self.seal(body, ip), seal) {
-                    true => NonceUse::Fresh,
-                    false => NonceUse::Stale,
-                }
-            }
-            _ => NonceUse::NotOurs,
+        match nonce.rsplit_once('-').is_some_and(is_ours) {
+            true => NonceUse::Fresh,
+            false => NonceUse::Stale,
         }
     }
 
     /// Records this user's use with this count. A count that is not higher than the last is a replay.
     pub fn count(&self, user: &str, nonce: &str, count: u32, now: Instant) -> NonceUse {
         let Some(made) = made(nonce) else {
-            return NonceUse::NotOurs;
+            return NonceUse::Stale;
         };
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let used = &mut *used;
@@ -120,21 +113,12 @@ impl Nonces {
         NonceUse::Fresh
     }
 
-    fn hmac(&self, words: &[&[u8]]) -> String {
+    fn seal(&self, body: &str, ip: IpAddr) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("any length is a key");
-        for word in words {
-            mac.update(word);
+        for word in [body, " for ", &holder(ip).to_string()] {
+            mac.update(word.as_bytes());
         }
         hex::encode(&mac.finalize().into_bytes()[..12])
-    }
-
-    fn sign(&self, body: &str) -> String {
-        self.hmac(&[body.as_bytes()])
-    }
-
-    fn seal(&self, body: &str, ip: IpAddr) -> String {
-        let holder = holder(ip).to_string();
-        self.hmac(&[body.as_bytes(), b" for ", holder.as_bytes()])
     }
 }
 
@@ -190,12 +174,12 @@ mod tests {
         );
         assert_eq!(
             nonces.look(&Nonces::new([8; 32], now).make(here, now), here, now),
-            NonceUse::NotOurs
+            NonceUse::Stale
         );
         for strange in ["", "-", "0-00-", "zz", "é-é-é", "0-0-0-0", "--", "---"] {
             assert_eq!(
                 nonces.look(strange, here, now),
-                NonceUse::NotOurs,
+                NonceUse::Stale,
                 "{strange}"
             );
         }

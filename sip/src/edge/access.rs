@@ -135,10 +135,9 @@ impl AccessControl {
         proof: &Authorization,
     ) -> Result<&Trunk, StatelessResponse> {
         let (ip, now) = (flow.remote.ip(), Instant::now());
-        let age = self.nonces.look(&proof.nonce, ip, now);
         // Only a fresh nonce proves the source address, so a peer cannot get another's address blocked.
-        if age != NonceUse::Fresh {
-            return Err(self.challenge(request, flow, age == NonceUse::Stale));
+        if self.nonces.look(&proof.nonce, ip, now) == NonceUse::Stale {
+            return Err(self.challenge(request, flow, true));
         }
         let all = &self.shared.settings.trunks;
         let trunk = self.compared(all, request, flow, proof)?;
