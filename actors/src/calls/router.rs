@@ -38,7 +38,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time that [`CallRouter::describe`] waits for a call's reply.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_millis(150);
 /// Locks that keep concurrent callers from starting the same call twice; calls share them by hash.
-const STRIPES: usize = 256;
+const STRIPES: usize = 4_096;
 /// Calls of a heartbeat per statement.
 const CHUNK: usize = 500;
 /// Tries to find a call that keeps moving to another node.

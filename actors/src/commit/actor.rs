@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actix::{Actor, Addr, Handler, Message, ResponseFuture, Supervised};
+use actix::{Actor, Addr, Handler, Message, Supervised};
 use actix_rt::ArbiterHandle;
 use dikala_entities::{CallId, Store, TenantId, store::Durability};
 use sea_orm::DbErr;
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     metered,
     runtime::{
-        context::{MeteredContext, OnPanic},
+        context::{Metered, MeteredContext, OnPanic},
         group_commit::{BatchStats, GroupCommit, TRY_FOR, commit},
     },
     traces::Span,
@@ -36,36 +36,75 @@ const MAILBOX: usize = 4_096;
 /// Interval between checks of locked rows.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Books and writes the posting. The reply is sent when it is durable.
+/// Books and writes the posting. `reply` gets the outcome when it is durable, straight from the task that committed it: a
+/// reply of the handler's would pass two more tasks.
 #[derive(Message)]
-#[rtype(result = "PostingOutcome")]
-pub(super) struct WritePosting(pub(super) Posting, pub(super) Option<Span>);
+#[rtype(result = "()")]
+pub(super) struct WritePosting {
+    pub(super) posting: Posting,
+    /// Set if the request is traced.
+    pub(super) span: Option<Span>,
+    pub(super) reply: PostingReply,
+}
+
+/// Takes a posting's outcome, and counts it if it is an error. Dropped without one, it means [`LedgerError::Unavailable`].
+pub(super) struct PostingReply(Option<oneshot::Sender<PostingOutcome>>);
+
+impl PostingReply {
+    pub(super) fn new() -> (Self, oneshot::Receiver<PostingOutcome>) {
+        let (reply, outcome) = oneshot::channel();
+        (Self(Some(reply)), outcome)
+    }
+
+    fn send(mut self, outcome: PostingOutcome) {
+        if outcome.is_err() {
+            Self::count_error();
+        }
+        if let Some(reply) = self.0.take() {
+            // The sender may have stopped waiting.
+            let _ = reply.send(outcome);
+        }
+    }
+
+    fn count_error() {
+        CreditLedger::meter().message::<WritePosting>().failed();
+    }
+}
+
+impl Drop for PostingReply {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            Self::count_error();
+        }
+    }
+}
 
 struct QueuedPosting {
-    posting: Posting,
-    /// Set if the request is traced.
-    span: Option<Span>,
-    reply: oneshot::Sender<PostingOutcome>,
+    request: WritePosting,
     since: Instant,
 }
 
 impl QueuedPosting {
-    fn refuse(mut self, error: LedgerError) {
-        self.is_done(1, Some(&error));
-        let _ = self.reply.send(Err(error));
+    fn posting(&self) -> &Posting {
+        &self.request.posting
     }
 
-    /// Ends the span. `together` is the number of items in the transaction.
-    fn is_done(&mut self, together: usize, error: Option<&LedgerError>) {
-        let Some(mut span) = self.span.take() else {
-            return;
-        };
-        let together = i64::try_from(together).unwrap_or(i64::MAX);
-        span.count("dikala.batch.items", together);
-        if let Some(error) = error {
-            span.failed(error.to_string());
+    fn refuse(self, error: LedgerError) {
+        self.answer(1, Err(error));
+    }
+
+    /// Ends the span and replies. `together` is the number of items in the transaction.
+    fn answer(self, together: usize, outcome: PostingOutcome) {
+        let WritePosting { span, reply, .. } = self.request;
+        if let Some(mut span) = span {
+            let together = i64::try_from(together).unwrap_or(i64::MAX);
+            span.count("dikala.batch.items", together);
+            if let Err(error) = &outcome {
+                span.failed(error.to_string());
+            }
+            span.end();
         }
-        span.end();
+        reply.send(outcome);
     }
 }
 
@@ -120,7 +159,7 @@ impl CreditLedger {
             ctx.task(task, |aside, this, ctx| {
                 this.queue.finished();
                 let mut aside = aside.unwrap_or_default();
-                let tenants = aside.iter().map(|waiting| waiting.posting.tenant());
+                let tenants = aside.iter().map(|waiting| waiting.posting().tenant());
                 this.locked.extend(tenants);
                 this.aside.append(&mut aside);
                 this.look(ctx);
@@ -137,7 +176,7 @@ impl CreditLedger {
         self.is_looking = true;
         self.looks += 1;
         let (store, tenants, turn) = (self.deps.store.clone(), self.locked.clone(), self.looks);
-        let waits = self.aside.iter().map(|waiting| &waiting.posting);
+        let waits = self.aside.iter().map(QueuedPosting::posting);
         let calls: Vec<(TenantId, CallId)> = waits
             .filter_map(|posting| Some((posting.tenant(), posting.call()?)))
             .collect();
@@ -166,7 +205,7 @@ impl CreditLedger {
             Err(error) => tracing::debug!(%error, "could not check whether rows are still locked"),
         }
         for waiting in std::mem::take(&mut self.aside) {
-            if !self.locked.contains(&waiting.posting.tenant()) {
+            if !self.locked.contains(&waiting.posting().tenant()) {
                 if let Err(waiting) = self.queue.push(waiting) {
                     waiting.refuse(LedgerError::Unavailable);
                 }
@@ -195,27 +234,19 @@ impl Supervised for CreditLedger {
 }
 
 impl Handler<WritePosting> for CreditLedger {
-    type Result = ResponseFuture<PostingOutcome>;
+    type Result = ();
 
-    fn handle(
-        &mut self,
-        WritePosting(posting, span): WritePosting,
-        ctx: &mut MeteredContext<Self>,
-    ) -> Self::Result {
-        let (reply, outcome) = oneshot::channel();
+    fn handle(&mut self, request: WritePosting, ctx: &mut MeteredContext<Self>) {
         let waiting = QueuedPosting {
-            posting,
-            span,
-            reply,
+            request,
             since: Instant::now(),
         };
-        if self.locked.contains(&waiting.posting.tenant()) && self.aside.len() < QUEUE_MAX {
+        if self.locked.contains(&waiting.posting().tenant()) && self.aside.len() < QUEUE_MAX {
             self.aside.push(waiting);
-        } else if self.queue.push(waiting).is_err() {
-            return Box::pin(async { Err(LedgerError::Busy) });
+        } else if let Err(waiting) = self.queue.push(waiting) {
+            waiting.refuse(LedgerError::Busy);
         }
         self.pump(ctx);
-        Box::pin(async move { outcome.await.unwrap_or(Err(LedgerError::Unavailable)) })
     }
 }
 
@@ -256,28 +287,25 @@ async fn book(
             size if size < whole => Durability::OnReturn,
             _ => Durability::AfterConfirm,
         };
-        let postings: Vec<&Posting> = batch.iter().map(|waiting| &waiting.posting).collect();
+        let postings: Vec<&Posting> = batch.iter().map(QueuedPosting::posting).collect();
         write_unlocked(&deps, &remembered, &postings, durable).await
     };
     commit(batch, &stats, write_items, |batch, written| match written {
         Ok(written) => {
-            deps.recipients.tell(written.announced);
             let together = batch.len();
-            for (mut waiting, outcome) in batch.into_iter().zip(written.outcomes) {
-                let Some(outcome) = outcome else {
-                    aside.push(waiting);
-                    continue;
-                };
-                waiting.is_done(together, outcome.as_ref().err());
-                let _ = waiting.reply.send(outcome);
+            for (waiting, outcome) in batch.into_iter().zip(written.outcomes) {
+                match outcome {
+                    Some(outcome) => waiting.answer(together, outcome),
+                    None => aside.push(waiting),
+                }
             }
+            deps.recipients.tell(written.announced);
         }
         Err(error) => {
             tracing::error!(%error, items = batch.len(), "the ledger could not write");
             let together = batch.len();
-            for mut waiting in batch {
-                waiting.is_done(together, Some(&LedgerError::Unavailable));
-                let _ = waiting.reply.send(Err(LedgerError::Unavailable));
+            for waiting in batch {
+                waiting.answer(together, Err(LedgerError::Unavailable));
             }
         }
     })

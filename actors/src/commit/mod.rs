@@ -25,20 +25,20 @@ use std::{
     time::Duration,
 };
 
-use actix::{Addr, Message, Recipient};
+use actix::{Addr, Message, Recipient, prelude::SendError};
 use actix_rt::ArbiterHandle;
 use dikala_entities::{CallId, Store, TenantId, TransactionId, audit, credit_hold};
 use sea_orm::{DbBackend, EntityTrait};
 
-use self::{
-    actor::WritePosting,
-    batch::{LastEntry, Posting},
-};
 pub use self::{
     actor::{BATCH_MAX, CreditLedger},
     booking::{CreditError, credit},
     call_writes::{CallCounts, CallUpdate, CallWrite, CommitEntry, Fence, StoredResponse},
     locked::locked_calls,
+};
+use self::{
+    actor::{PostingReply, WritePosting},
+    batch::{LastEntry, Posting},
 };
 use crate::{
     events::outbox::EventRecipients,
@@ -245,10 +245,21 @@ impl CommitHandle {
         let shard = shards
             .get(usize::try_from(shard).unwrap_or(0))
             .ok_or(LedgerError::Unavailable)?;
-        shard
-            .send(WritePosting(posting, span))
-            .await
-            .unwrap_or(Err(LedgerError::Unavailable))
+        let (reply, outcome) = PostingReply::new();
+        let request = WritePosting {
+            posting,
+            span,
+            reply,
+        };
+        match shard.try_send(request) {
+            Ok(()) => {}
+            Err(SendError::Full(request)) => shard
+                .send(request)
+                .await
+                .map_err(|_| LedgerError::Unavailable)?,
+            Err(SendError::Closed(_)) => return Err(LedgerError::Unavailable),
+        }
+        outcome.await.unwrap_or(Err(LedgerError::Unavailable))
     }
 }
 

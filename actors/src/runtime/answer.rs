@@ -1,5 +1,5 @@
 //! Replies to messages. The context inspects each reply on its way to the sender and counts errors, so no handler has
-//! to and none can forget.
+//! to. Exception: outcomes of postings, which do not pass the context (`PostingReply`).
 
 use std::collections::HashMap;
 

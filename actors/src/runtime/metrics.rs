@@ -221,7 +221,7 @@ impl ActorMeter {
         }
     }
 
-    pub(super) fn message<M>(&'static self) -> &'static MessageMeter {
+    pub(crate) fn message<M>(&'static self) -> &'static MessageMeter {
         let name = short_name(type_name::<M>());
         let known = {
             let messages = self.messages.read().unwrap_or_else(PoisonError::into_inner);
@@ -321,7 +321,7 @@ impl MessageMeter {
     }
 
     /// Records that the handler answered with an error or not at all.
-    pub(super) fn failed(&self) {
+    pub(crate) fn failed(&self) {
         self.errors.fetch_add(1, Relaxed);
     }
 
