@@ -65,6 +65,7 @@ async fn a_caller_silences_the_agent_at_once_and_hears_the_rest() {
 
 /// An answer to spoken words, and the time until it.
 #[actix_web::test]
+#[ignore = "needs a machine of its own: fifty calls in real time"]
 async fn fifty_browsers_talk_at_once() {
     if !have(&["espeak-ng", "sox"]) {
         return;
