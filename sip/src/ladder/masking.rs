@@ -1,8 +1,8 @@
 //! Masks telephone numbers in a kept message. Pure.
 //!
 //! Numbers may stand anywhere: in users, display names, extension headers and texts of an SDP, with any separators. So every run of
-//! digits is masked, except in places that are known to hold something else. Each digit is replaced in its place, so the message
-//! keeps its length.
+//! digits is masked, except in places that are known to hold something else. Of a number the first and last digits stay; the others
+//! are replaced in their places, so the message keeps its length.
 
 use std::net::IpAddr;
 

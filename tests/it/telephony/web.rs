@@ -71,7 +71,7 @@ async fn fifty_browsers_talk_at_once() {
         return;
     }
     let model = FakeGemini::start();
-    // On a slow machine the guard asks the model more often.
+    // More than are asked for, because on a slow machine the guard asks the model again.
     let turns = [
         (says("Halo!", 600), 50),
         (says("Dua kopi, baik.", 900), 100),
